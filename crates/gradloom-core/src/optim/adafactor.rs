@@ -7,8 +7,8 @@ use super::{
 use crate::error::Result;
 use crate::ir::{BinaryOp, ReduceOp, UnaryOp, ValueId};
 
-/// Adafactor: second moments of matrices are kept as a mean for each row and each column, so the optimizer
-/// needs hardly any memory; steps are relative to the size of the parameter.
+/// Adafactor, which keeps the second moments of a matrix as one mean for each row and each column, so that it
+/// needs hardly any memory. Its steps are relative to the size of the parameter.
 ///
 /// See [the formulas](crate::optim#formulas).
 #[derive(Clone, Debug)]
@@ -23,8 +23,8 @@ pub struct Adafactor {
 }
 
 impl Adafactor {
-    /// Creates the optimizer with a largest relative step (a number, or a [`Schedule`]; 0.01 is usual),
-    /// decay exponent -0.8, epsilons 2^-23 and 1e-3, and a clipping threshold of 1, without weight decay.
+    /// Creates the optimizer with a maximum relative step (a number or a [`Schedule`]; 0.01 is usual), decay
+    /// exponent -0.8, epsilons 2^-23 and 1e-3, a clipping threshold of 1, and no weight decay.
     pub fn new(lr: impl Into<Schedule>) -> Self {
         Self {
             schedule: lr.into(),
@@ -38,23 +38,26 @@ impl Adafactor {
     }
 
     setters! {
-        /// At step t, the second moments move by `t^decay` towards the squares; -0.8 if not given.
+        /// Sets the exponent with which the second moments move towards the squares: by the fraction
+        /// `t^decay` at step t. The default is -0.8.
         beta2_decay
-        /// The least root of a second moment; 2^-23 if not given.
+        /// Sets the minimum of the root of a second moment; 2^-23 by default.
         epsilon1
-        /// The least size of a parameter that steps are relative to, at most 1e9; 1e-3 if not given.
+        /// Sets the minimum of the parameter's size to which steps are relative, at most 1e9; 1e-3 by
+        /// default.
         epsilon2
-        /// The largest root mean square of a parameter's scaled gradient; 1 if not given.
+        /// Sets the maximum root mean square of a parameter's scaled gradient; 1 by default.
         threshold
-        /// Weight decay, which shrinks the parameter in proportion to the learning rate; 0 if not given.
+        /// Sets the weight decay, which shrinks the parameter in proportion to the learning rate; 0 by
+        /// default.
         ///
-        /// By default it applies to parameters of rank 2 and more.
+        /// By default, it applies to parameters of rank 2 or higher.
         weight_decay;
         decay_everything
     }
 }
 
-/// Appends the root of the mean of squares, rank 0.
+/// Appends the root mean square, of rank 0.
 fn root_mean_square(s: &mut StepBuilder<'_, '_>, x: ValueId) -> ValueId {
     let shape = s.builder.shape(x);
     let axes: Vec<usize> = (0..shape.rank()).collect();
@@ -64,7 +67,7 @@ fn root_mean_square(s: &mut StepBuilder<'_, '_>, x: ValueId) -> ValueId {
     s.builder.unary(UnaryOp::Sqrt, mean)
 }
 
-/// Appends the mean over an axis, which stays with extent 1.
+/// Appends the mean over an axis, which is kept with extent 1.
 fn mean(s: &mut StepBuilder<'_, '_>, x: ValueId, axis: usize) -> ValueId {
     let extent = s.builder.shape(x)[axis];
     let sum = s.builder.reduce_keep(ReduceOp::Sum, x, &[axis]);
@@ -72,7 +75,7 @@ fn mean(s: &mut StepBuilder<'_, '_>, x: ValueId, axis: usize) -> ValueId {
 }
 
 impl Adafactor {
-    /// Appends `from + (to - from) · t^decay`, kept in a state of its own.
+    /// Appends `from + (to - from) · t^decay`, where `from` is a new state that is updated to the result.
     fn moment(&self, s: &mut StepBuilder<'_, '_>, kind: &str, parameter: &Trainable, to: ValueId) -> ValueId {
         let rate = s.shared("moment_rate", |s| {
             let decay = s.scalar("beta2_decay");
@@ -104,7 +107,7 @@ impl Optimizer for Adafactor {
 
     fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
         check_rates(numbers)?;
-        // Parameters grow to it, and the sum of their squares is a float32.
+        // Parameters can grow to this size, and the sum of their squares must fit f32.
         check(numbers, "epsilon2", |v| (0.0..=1e9).contains(&v), "at least 0 and at most 1e9")?;
         check_epsilon(numbers, "epsilon1")?;
         check_positive(numbers, "threshold")?;
@@ -124,7 +127,7 @@ impl Optimizer for Adafactor {
                 (self.moment(s, "rows", parameter, rows), self.moment(s, "columns", parameter, columns));
             let level = mean(s, rows, column);
             let level = s.with_scalar(BinaryOp::Max, level, epsilon1);
-            // The outer product, over the mean of the rows.
+            // The outer product, divided by the mean of `rows`.
             let [rows, columns, level] = [rows, columns, level].map(|x| s.builder.broadcast(x, &shape));
             let product = s.builder.mul(rows, columns);
             s.builder.div(product, level)
@@ -135,7 +138,7 @@ impl Optimizer for Adafactor {
         let variance = s.with_scalar(BinaryOp::Max, variance, least);
         let scale = s.builder.unary(UnaryOp::Rsqrt, variance);
         let update = s.builder.mul(gradient, scale);
-        // The step is relative to the parameter's size; a large update is cut.
+        // The step is relative to the parameter's size; a large update is scaled down.
         let rate = s.shared("relative_rate", |s| {
             let root = s.builder.unary(UnaryOp::Rsqrt, s.step);
             let lr = s.scalar("lr");
@@ -143,7 +146,7 @@ impl Optimizer for Adafactor {
         });
         let (size, epsilon2) = (root_mean_square(s, parameter.value), s.scalar("epsilon2"));
         let size = s.builder.binary(BinaryOp::Max, size, epsilon2);
-        // Squares of large parameters overflow; an update of 0 times infinity would be NaN.
+        // The squares of large parameters may overflow, and an update of 0 times infinity would be NaN.
         let largest = s.builder.number(f32::MAX.into());
         let size = s.builder.binary(BinaryOp::Min, size, largest);
         let alpha = s.builder.mul(size, rate);

@@ -7,7 +7,7 @@ use super::{
 use crate::error::Result;
 use crate::ir::{BinaryOp, UnaryOp, ValueId};
 
-/// Adagrad: gradients divided by the root of the sum of all their squares so far.
+/// Adagrad, which divides gradients by the root of the sum of all their squares so far.
 ///
 /// See [the formulas](crate::optim#formulas).
 #[derive(Clone, Debug)]
@@ -20,8 +20,8 @@ pub struct Adagrad {
 }
 
 impl Adagrad {
-    /// Creates the optimizer with a learning rate (a number, or a [`Schedule`]) and epsilon 1e-10, from a
-    /// sum of 0, without decay.
+    /// Creates the optimizer with a learning rate (a number or a [`Schedule`]), epsilon 1e-10, sums that
+    /// start at 0, and no weight decay.
     pub fn new(lr: impl Into<Schedule>) -> Self {
         Self {
             schedule: lr.into(),
@@ -33,13 +33,13 @@ impl Adagrad {
     }
 
     setters! {
-        /// Added to the root; 1e-10 if not given.
+        /// Sets the number that is added to the root; 1e-10 by default.
         epsilon
-        /// Start of the sums of squares; 0 if not given.
+        /// Sets the initial value of the sums of squares; 0 by default.
         initial
-        /// Weight decay, added to the gradient; 0 if not given.
+        /// Sets the weight decay, which is added to the gradient; 0 by default.
         ///
-        /// By default it applies to parameters of rank 2 and more.
+        /// By default, it applies to parameters of rank 2 or higher.
         weight_decay;
         decay_everything
     }
@@ -56,7 +56,7 @@ impl Optimizer for Adagrad {
 
     fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
         check_rates(numbers)?;
-        // No number of the device: the states start there.
+        // Not passed to the device: it is the initial value of the states.
         check_size(&named([("initial", self.initial)]), "initial")?;
         check_epsilon(numbers, "epsilon")
     }

@@ -8,17 +8,17 @@ use crate::error::Result;
 use crate::float;
 use crate::ir::{BinaryOp, UnaryOp, ValueId};
 
-/// Adam; its weight decay is added to the gradient.
+/// Adam, with weight decay that is added to the gradient.
 ///
 /// See [the formulas](crate::optim#formulas).
 pub type Adam = AdamOf<false>;
 
-/// AdamW; its weight decay shrinks the parameter itself, in proportion to the learning rate.
+/// AdamW, with weight decay that shrinks the parameter itself, in proportion to the learning rate.
 ///
 /// See [the formulas](crate::optim#formulas).
 pub type AdamW = AdamOf<true>;
 
-/// [`Adam`], or with `DECOUPLED` weight decay [`AdamW`].
+/// [`Adam`], or [`AdamW`] if the weight decay is `DECOUPLED`.
 #[derive(Clone, Debug)]
 pub struct AdamOf<const DECOUPLED: bool> {
     schedule: Schedule,
@@ -30,8 +30,8 @@ pub struct AdamOf<const DECOUPLED: bool> {
 }
 
 impl<const DECOUPLED: bool> AdamOf<DECOUPLED> {
-    /// Creates the optimizer with a learning rate (a number, or a [`Schedule`]), betas 0.9 and 0.999, and
-    /// epsilon 1e-8; AdamW with a weight decay of 0.01.
+    /// Creates the optimizer with a learning rate (a number or a [`Schedule`]), betas 0.9 and 0.999, epsilon
+    /// 1e-8, and a weight decay of 0.01 for AdamW or 0 for Adam.
     pub fn new(lr: impl Into<Schedule>) -> Self {
         Self {
             schedule: lr.into(),
@@ -43,22 +43,22 @@ impl<const DECOUPLED: bool> AdamOf<DECOUPLED> {
         }
     }
 
-    /// Sets both decay rates at once.
+    /// Sets the decay rates of both moments.
     #[must_use]
     pub fn betas(self, beta1: f64, beta2: f64) -> Self {
         self.beta1(beta1).beta2(beta2)
     }
 
     setters! {
-        /// Decay rate of the first moment, at least 0 and less than 1; 0.9 if not given.
+        /// Sets the decay rate of the first moment, at least 0 and less than 1; 0.9 by default.
         beta1
-        /// Decay rate of the second moment, at least 0 and less than 1; 0.999 if not given.
+        /// Sets the decay rate of the second moment, at least 0 and less than 1; 0.999 by default.
         beta2
-        /// Added to the corrected root of the second moment; 1e-8 if not given.
+        /// Sets the number that is added to the root of the bias-corrected second moment; 1e-8 by default.
         epsilon
-        /// Weight decay; 0.01 for AdamW, else 0, if not given.
+        /// Sets the weight decay; by default 0.01 for AdamW and 0 for Adam.
         ///
-        /// By default it applies to parameters of rank 2 and more.
+        /// By default, it applies to parameters of rank 2 or higher.
         weight_decay;
         decay_everything
     }
@@ -81,8 +81,7 @@ impl<const DECOUPLED: bool> Optimizer for AdamOf<DECOUPLED> {
     fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
         check_rates(numbers)?;
         check_epsilon(numbers, "epsilon")?;
-        // In float64 here, so that float32 on the device does not round beta before 1 - beta and beta^t are
-        // taken.
+        // Computed in f64, so that beta is not rounded to f32 before 1 - beta and beta^t are computed.
         for (name, complement, logarithm) in
             [("beta1", "one_minus_beta1", "ln_beta1"), ("beta2", "one_minus_beta2", "ln_beta2")]
         {
@@ -102,7 +101,7 @@ impl<const DECOUPLED: bool> Optimizer for AdamOf<DECOUPLED> {
     }
 }
 
-/// Returns `p`'s next value from a gradient and the value that the step is taken from.
+/// Returns the parameter's next value, given a gradient and the value from which the step starts.
 fn step(s: &mut StepBuilder<'_, '_>, parameter: &Trainable, gradient: ValueId, from: ValueId) -> ValueId {
     use BinaryOp::{Add, Mul};
     let (m, v) = (s.state("m", parameter), s.state("v", parameter));
@@ -115,7 +114,7 @@ fn step(s: &mut StepBuilder<'_, '_>, parameter: &Trainable, gradient: ValueId, f
     let next_v = s.builder.add(kept, square);
     let (next_m, next_v) = (s.assign(m, next_m), s.assign(v, next_v));
 
-    // 1 - beta^t = -expm1(t·ln beta): no cancellation at small t.
+    // 1 - beta^t = -expm1(t·ln beta), without cancellation for small t.
     fn correction(s: &mut StepBuilder<'_, '_>, ln_beta: &str) -> ValueId {
         let ln_beta = s.scalar(ln_beta);
         let power = s.builder.mul(s.step, ln_beta);
@@ -126,7 +125,7 @@ fn step(s: &mut StepBuilder<'_, '_>, parameter: &Trainable, gradient: ValueId, f
         let (lr, correction) = (s.scalar("lr"), correction(s, "ln_beta1"));
         s.builder.div(lr, correction)
     });
-    // One division for all elements instead of one for each.
+    // One division in total instead of one for each element.
     let root_factor = s.shared("root_factor", |s| {
         let correction = correction(s, "ln_beta2");
         let root = s.builder.unary(UnaryOp::Sqrt, correction);

@@ -1,9 +1,10 @@
-//! Clipping by value, and by the norm of all gradients together, with PyTorch's formula (`clip_grad_norm_`):
-//! `g · min(1, max_norm / (norm + 1e-6))`. Pascanu, Mikolov, Bengio, 2013.
+//! Clipping by value, and by global norm with PyTorch's formula (`clip_grad_norm_`): `g · min(1, max_norm /
+//! (norm + 1e-6))`. Pascanu, Mikolov, Bengio, 2013.
 
 use crate::ir::{BinaryOp, Builder, OpKind, ReduceOp, UnaryOp, ValueId};
 
-/// Appends the square root of the sum of squares of all elements, rank 0.
+/// Appends the global norm: the square root of the sum of the squares of all elements of all gradients, of
+/// rank 0.
 pub fn global_norm(builder: &mut Builder<'_>, gradients: &[ValueId]) -> ValueId {
     let squares: Vec<ValueId> = gradients
         .iter()
@@ -19,7 +20,7 @@ pub fn global_norm(builder: &mut Builder<'_>, gradients: &[ValueId]) -> ValueId 
     builder.unary(UnaryOp::Sqrt, total)
 }
 
-/// Limits the elements of gradients to `-limit..=limit` (rank 0, f32).
+/// Clamps the elements of gradients to `-limit..=limit`; `limit` is f32 of rank 0.
 pub fn clip_by_value(builder: &mut Builder<'_>, gradients: &[ValueId], limit: ValueId) -> Vec<ValueId> {
     let least = builder.neg(limit);
     gradients
@@ -33,7 +34,8 @@ pub fn clip_by_value(builder: &mut Builder<'_>, gradients: &[ValueId], limit: Va
         .collect()
 }
 
-/// Scales the gradients down together so that their norm is at most `max_norm` (rank 0, f32).
+/// Scales all gradients down by one factor so that their global norm, which is `norm`, becomes at most
+/// `max_norm`. Both are f32 of rank 0.
 pub fn clip_by_global_norm(
     builder: &mut Builder<'_>,
     gradients: &[ValueId],

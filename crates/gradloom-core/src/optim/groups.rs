@@ -1,12 +1,13 @@
-//! Optimizers by the names of parameters.
+//! Different optimizers for groups of parameters, chosen by name.
 
 use super::{Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, set_number};
 use crate::error::Result;
 use crate::ir::ValueId;
 use crate::nn::Pattern;
 
-/// An optimizer, and others for the parameters whose names match a pattern: other rates, another decay,
-/// another rule. The first pattern that matches decides. Each optimizer follows its own schedule.
+/// A default optimizer, and other optimizers for the parameters whose names match a pattern. The first
+/// matching pattern decides. Each optimizer has its own algorithm and hyperparameters and follows its own
+/// schedule.
 ///
 /// ```
 /// # use gradloom_core::optim::{AdamW, Groups, Muon, Sgd};
@@ -15,7 +16,7 @@ use crate::nn::Pattern;
 ///     .group("*.bias", Sgd::new(1e-2));
 /// ```
 ///
-/// The numbers of a group are called after its pattern: `*.bias:weight_decay`.
+/// The names of a group's hyperparameters begin with its pattern, as in `*.bias:weight_decay`.
 #[derive(Debug)]
 pub struct Groups {
     rest: Box<dyn Optimizer>,
@@ -25,18 +26,18 @@ pub struct Groups {
 #[derive(Debug)]
 struct Group {
     pattern: Pattern,
-    /// Prefix of the names of its numbers.
+    /// Prefix of the names of the group's hyperparameters.
     prefix: String,
     optimizer: Box<dyn Optimizer>,
 }
 
 impl Groups {
-    /// Creates groups with the optimizer of the parameters that no pattern matches.
+    /// Creates groups with a default optimizer, for the parameters that no pattern matches.
     pub fn new(rest: impl Optimizer) -> Self {
         Self { rest: Box::new(rest), groups: Vec::new() }
     }
 
-    /// Has the parameters that match a pattern follow another optimizer.
+    /// Trains the parameters whose names match a pattern with another optimizer.
     #[must_use]
     pub fn group(mut self, pattern: impl Into<Pattern>, optimizer: impl Optimizer) -> Self {
         let pattern = pattern.into();
@@ -47,7 +48,7 @@ impl Groups {
 }
 
 impl Group {
-    /// Returns the group's own numbers.
+    /// Returns the group's hyperparameters, without the prefix of their names.
     fn own(&self, numbers: &Hyperparameters) -> Hyperparameters {
         let own =
             |(name, value): (&String, &f64)| Some((name.strip_prefix(&self.prefix)?.to_string(), *value));

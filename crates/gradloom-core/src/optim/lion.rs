@@ -7,8 +7,8 @@ use super::{
 use crate::error::Result;
 use crate::ir::{UnaryOp, ValueId};
 
-/// Lion: steps of the learning rate's size, in the direction of the sign of a mix of momentum and gradient.
-/// Its weight decay shrinks the parameter itself, in proportion to the learning rate.
+/// Lion, whose steps have the size of the learning rate and the sign of a mix of momentum and gradient. Its
+/// weight decay shrinks the parameter itself, in proportion to the learning rate.
 ///
 /// See [the formulas](crate::optim#formulas).
 #[derive(Clone, Debug)]
@@ -21,8 +21,8 @@ pub struct Lion {
 }
 
 impl Lion {
-    /// Creates the optimizer with a learning rate (a number, or a [`Schedule`]; a third to a tenth of
-    /// AdamW's is usual), betas 0.9 and 0.99, without decay.
+    /// Creates the optimizer with a learning rate (a number or a [`Schedule`]; a third to a tenth of AdamW's
+    /// is usual), betas 0.9 and 0.99, and no weight decay.
     pub fn new(lr: impl Into<Schedule>) -> Self {
         Self {
             schedule: lr.into(),
@@ -34,13 +34,13 @@ impl Lion {
     }
 
     setters! {
-        /// Share of the momentum in the direction, at least 0 and less than 1; 0.9 if not given.
+        /// Sets the share of the momentum in the direction, at least 0 and less than 1; 0.9 by default.
         beta1
-        /// Decay rate of the momentum, at least 0 and less than 1; 0.99 if not given.
+        /// Sets the decay rate of the momentum, at least 0 and less than 1; 0.99 by default.
         beta2
-        /// Weight decay; 0 if not given.
+        /// Sets the weight decay; 0 by default.
         ///
-        /// By default it applies to parameters of rank 2 and more.
+        /// By default, it applies to parameters of rank 2 or higher.
         weight_decay;
         decay_everything
     }

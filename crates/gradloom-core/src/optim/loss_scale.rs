@@ -1,33 +1,33 @@
-//! A loss scale that adapts.
+//! Adaptive loss scaling.
 //!
 //! In: a training graph whose backward pass began with the scale instead of 1, and whose gradients were
-//! divided by it. Out: the graph in which a step whose gradients are not finite changes nothing but the
-//! scale. Always holds: the scale is a power of two of at least 1, so that it rounds nothing; where it is 1,
-//! gradients that are not finite are an error of the step, as without it.
+//! divided by it. Out: the graph in which a step with non-finite gradients changes only the scale. Always
+//! holds: the scale is a power of two of at least 1, so it rounds nothing; where it is 1, non-finite
+//! gradients are an error of the step, as without a scale.
 //!
-//! The rule is that of PyTorch's `torch.amp.GradScaler`: half the scale after a step that overflowed, twice
-//! the scale after 2,000 steps in a row that did not. It starts lower than PyTorch's 65,536, so that the
+//! The rule is that of PyTorch's `torch.amp.GradScaler`: the scale is halved after a step that overflowed,
+//! and doubled after 2,000 consecutive steps that did not. It starts below PyTorch's 65,536, so that the
 //! first steps of a run are not skipped.
 
 use super::{STATE_PREFIX, StepBuilder};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{BinaryOp, Builder, CompareOp, DType, Graph, Number, OpKind, Type, Update, ValueId};
 
-/// State: what the loss is multiplied by before its gradient is taken, f32.
+/// Name of the f32 state by which the loss is multiplied before its gradient is computed.
 pub const LOSS_SCALE: &str = "optim.loss_scale";
-/// The scale of the first step: gradients of means over thousands of tokens keep their bits in f16, and those
-/// of a single one are far from the largest f16.
+/// The scale of the first step: large enough that gradients of means over thousands of tokens keep their bits
+/// in f16, and small enough that those of a single token are far below the largest f16.
 const FIRST: f64 = 1024.0;
 const LARGEST: f64 = 16_777_216.0;
-/// Steps in a row without overflow after which the scale grows.
+/// Number of consecutive steps without overflow after which the scale grows.
 const INTERVAL: f64 = 2000.0;
 
-/// Returns the scale, as a leaf of the graph.
+/// Adds the scale to the graph and returns its leaf.
 pub fn loss_scale(b: &mut Builder<'_>) -> ValueId {
     state(b, "loss_scale", FIRST)
 }
 
-/// Returns the scale in a graph that has one.
+/// Returns the leaf of the scale if the graph has one.
 pub(super) fn of(graph: &Graph) -> Option<ValueId> {
     let is_scale = |kind: &OpKind| matches!(kind, OpKind::State { name, .. } if name == LOSS_SCALE);
     graph.entry_ops().find(|(_, op)| is_scale(&op.kind)).map(|(_, op)| op.results[0])
@@ -38,11 +38,11 @@ fn state(b: &mut Builder<'_>, name: &str, init: f64) -> ValueId {
     b.op(OpKind::State { name, ty, init: Number::Float(init) }, &[])
 }
 
-/// Has updates, those of the model and those to come, take effect only if the norm of the gradients is
-/// finite, and updates the scale. Returns the value that must be finite for the commit.
+/// Adds the update of the scale, and makes existing updates of the model and all later ones take effect only
+/// if the norm of the gradients is finite. Returns the value that must be finite for the commit.
 ///
 /// # Errors
-/// When the model updates a part of a state.
+/// Returns an error if the model updates a part of a state.
 pub(super) fn adapt(s: &mut StepBuilder<'_, '_>, scale: ValueId, norm: ValueId) -> Result<ValueId> {
     let b = &mut *s.builder;
     let infinity = b.number(f64::INFINITY);
@@ -60,7 +60,7 @@ pub(super) fn adapt(s: &mut StepBuilder<'_, '_>, scale: ValueId, norm: ValueId) 
     let next = b.select(fits, grown, half);
     let counted = b.select(grows, zero, steps);
     let counted = b.select(fits, counted, zero);
-    // At the smallest scale it was not the scale's doing.
+    // At the smallest scale, the scale did not cause the overflow.
     let can_shrink = b.compare(CompareOp::Gt, scale, one);
     let forgiven = b.select(can_shrink, zero, norm);
     let guarded = b.select(fits, norm, forgiven);

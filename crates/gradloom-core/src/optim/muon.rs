@@ -1,4 +1,4 @@
-//! Muon (Jordan et al., 2024), with PyTorch's formulas, in f32 throughout.
+//! Muon (Jordan et al., 2024), with PyTorch's formulas, entirely in f32.
 
 use super::{
     AdamW, DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check_share, check_size,
@@ -7,13 +7,13 @@ use super::{
 use crate::error::Result;
 use crate::ir::{BinaryOp, DotAxes, ReduceOp, UnaryOp, ValueId};
 
-/// Coefficients of the iteration that makes a matrix orthogonal, and how often it runs.
+/// Coefficients of the iteration that orthogonalises a matrix.
 const NEWTON_SCHULZ: [f64; 3] = [3.4445, -4.775, 2.0315];
 const ITERATIONS: usize = 5;
 
-/// Muon: the momentum of a matrix, made orthogonal by a Newton-Schulz iteration, is its step. Parameters that
-/// are no matrices are trained by AdamW with its usual settings, with a learning rate of their own. Weight
-/// decay shrinks the parameter itself, in proportion to the learning rate.
+/// Muon, whose step is the momentum of a matrix, orthogonalised by a Newton-Schulz iteration. Parameters that
+/// are not matrices are trained by AdamW with its default settings and a separate learning rate. Weight decay
+/// shrinks the parameter itself, in proportion to the learning rate.
 ///
 /// See [the formulas](crate::optim#formulas).
 #[derive(Clone, Debug)]
@@ -29,8 +29,8 @@ pub struct Muon {
 }
 
 impl Muon {
-    /// Creates the optimizer with a learning rate (a number, or a [`Schedule`]), momentum 0.95 with
-    /// Nesterov's look ahead, and a weight decay of 0.1.
+    /// Creates the optimizer with a learning rate (a number or a [`Schedule`]), Nesterov momentum of 0.95,
+    /// and a weight decay of 0.1.
     pub fn new(lr: impl Into<Schedule>) -> Self {
         let schedule = lr.into();
         Self {
@@ -46,33 +46,34 @@ impl Muon {
     }
 
     setters! {
-        /// Decay rate of the momentum, 0 to less than 1; 0.95 if not given.
+        /// Sets the decay rate of the momentum, at least 0 and less than 1; 0.95 by default.
         momentum
-        /// Weight decay of all parameters; 0.1 if not given.
+        /// Sets the weight decay of all parameters; 0.1 by default.
         ///
-        /// By default it applies to parameters of rank 2 and more.
+        /// By default, it applies to parameters of rank 2 or higher.
         weight_decay
-        /// The learning rate of parameters that are no matrices, as a multiple of that of matrices; 1 if not
-        /// given.
+        /// Sets the learning rate of parameters that are not matrices, as a multiple of the learning rate of
+        /// matrices; 1 by default.
         others_rate
     }
 
-    /// Takes the momentum itself, without looking ahead.
+    /// Uses the momentum itself as the direction, instead of Nesterov's look-ahead.
     #[must_use]
     pub fn without_nesterov(mut self) -> Self {
         self.nesterov = false;
         self
     }
 
-    /// Scales steps by `0.2 sqrt(max(rows, columns))`, which makes them as large as AdamW's, so that its
-    /// learning rates fit (Liu et al., 2025), instead of by `sqrt(max(1, outputs / inputs))`.
+    /// Scales steps by `0.2 sqrt(max(rows, columns))` instead of `sqrt(max(1, outputs / inputs))`. Steps are
+    /// then as large as AdamW's, whose learning rates can be used (Liu et al., 2025).
     #[must_use]
     pub fn match_adam(mut self) -> Self {
         self.matches_adam = true;
         self
     }
 
-    /// Applies weight decay to every parameter, biases and gains too, unless the parameter says otherwise.
+    /// Applies weight decay to every parameter, including biases and gains, except where
+    /// [`Param::set_decay`](crate::nn::Param::set_decay) overrides it.
     #[must_use]
     pub fn decay_everything(mut self) -> Self {
         self.decay_rule = DecayRule::Everything;
@@ -81,8 +82,8 @@ impl Muon {
     }
 }
 
-/// Appends the nearest orthogonal matrix, about: `X <- a X + (b A + c A²) X` with `A = X Xᵀ`, from
-/// `X / |X|`.
+/// Appends an approximation of the nearest orthogonal matrix: `X <- a X + (b A + c A²) X` with `A = X Xᵀ`,
+/// iterated from `X / |X|`.
 fn orthogonal(s: &mut StepBuilder<'_, '_>, matrix: ValueId) -> ValueId {
     let [a, b, c] = NEWTON_SCHULZ;
     let shape = s.builder.shape(matrix);

@@ -1,16 +1,18 @@
-//! A learning rate that falls when the loss no longer does.
+//! A learning rate that decreases when the loss no longer does.
 
 use super::words::{Words, wrong};
 use crate::error::Error;
 use std::fmt;
 use std::str::FromStr;
 
-/// PyTorch's `ReduceLROnPlateau` for a measure that should fall: when it has not improved by a part
-/// `threshold` of itself for more than `patience` looks in a row, the rate is multiplied by `factor`.
+/// PyTorch's `ReduceLROnPlateau` for a measure that should decrease, such as a loss. The rate is multiplied
+/// by `factor` if the measure has not improved on the best one by more than the fraction `threshold` in more
+/// than `patience` consecutive looks.
 ///
-/// It follows a measure that the host knows, so it is no [`Schedule`](super::Schedule). `Train::set_plateau`
-/// has a training follow it, with what it remembers in its checkpoints:
-/// `train.set_plateau(Plateau::new(0.1))`, then `train.look(loss)?` after each epoch. By itself:
+/// It depends on a measure on the host, so it is not a [`Schedule`](super::Schedule). `Train::set_plateau`
+/// makes a training follow it and stores it in the training's checkpoints: call
+/// `train.set_plateau(Plateau::new(0.1))`, then `train.look(loss)?` after each epoch. It can also be used
+/// alone:
 ///
 /// ```
 /// # use gradloom_core::optim::Plateau;
@@ -24,7 +26,7 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plateau {
     lr: f64,
-    /// The rate before it fell.
+    /// Initial rate.
     start: f64,
     factor: f64,
     patience: u64,
@@ -32,15 +34,15 @@ pub struct Plateau {
     cooldown: u64,
     least: f64,
     best: f64,
-    /// Looks in a row without an improvement.
+    /// Number of consecutive looks without an improvement.
     bad: u64,
-    /// Looks left that do not count.
+    /// Number of remaining looks of the cooldown.
     resting: u64,
 }
 
 impl Plateau {
-    /// Creates a plateau with the rate at the start, and PyTorch's numbers: a factor of 0.1, a patience of
-    /// 10 looks, a threshold of 1e-4, no cooldown, and no least rate.
+    /// Creates a plateau with the initial rate `lr` and PyTorch's defaults: a factor of 0.1, a patience of 10
+    /// looks, a threshold of 1e-4, no cooldown, and no minimum rate.
     pub fn new(lr: f64) -> Self {
         Self {
             lr,
@@ -63,28 +65,28 @@ impl Plateau {
         self
     }
 
-    /// Sets the number of looks in a row without an improvement that are tolerated.
+    /// Sets the number of consecutive looks without an improvement that are tolerated.
     #[must_use]
     pub fn patience(mut self, looks: u64) -> Self {
         self.patience = looks;
         self
     }
 
-    /// Sets the least part of the best measure that counts as an improvement.
+    /// Sets the fraction of the best measure that an improvement must exceed.
     #[must_use]
     pub fn threshold(mut self, threshold: f64) -> Self {
         self.threshold = threshold;
         self
     }
 
-    /// Sets the number of looks after a change that do not count.
+    /// Sets the cooldown: the number of looks after a decrease that do not count.
     #[must_use]
     pub fn cooldown(mut self, looks: u64) -> Self {
         self.cooldown = looks;
         self
     }
 
-    /// Sets the rate that it does not fall below.
+    /// Sets the minimum rate.
     #[must_use]
     pub fn least(mut self, lr: f64) -> Self {
         self.least = lr;
@@ -96,8 +98,8 @@ impl Plateau {
         self.lr
     }
 
-    /// Returns the rate of a group of parameters that began at `rate` when this one did at its own: it has
-    /// fallen by the same factors, but not below the least rate.
+    /// Returns the current rate of a group of parameters with the initial rate `rate`: it decreases by the
+    /// same factors, but not below the minimum rate.
     pub fn scaled(&self, rate: f64) -> f64 {
         if self.lr == self.start {
             return rate;
@@ -105,7 +107,7 @@ impl Plateau {
         (rate * (self.lr / self.start)).max(self.least.min(rate))
     }
 
-    /// Records a measure, and returns the rate from now on. A NaN is no improvement.
+    /// Records a measure, and returns the new rate. NaN is not an improvement.
     pub fn look(&mut self, measure: f64) -> f64 {
         if measure < self.best * (1.0 - self.threshold) {
             self.best = measure;
@@ -119,7 +121,7 @@ impl Plateau {
         }
         if self.bad > self.patience {
             let next = (self.lr * self.factor).max(self.least);
-            // PyTorch's `eps`: a change that is too small is none.
+            // PyTorch's `eps`: a smaller decrease is ignored.
             if self.lr - next > 1e-8 {
                 self.lr = next;
             }
@@ -130,7 +132,7 @@ impl Plateau {
     }
 }
 
-/// Writes all numbers, each behind its name, for [`FromStr`].
+/// Writes the name and value of each number, for [`FromStr`].
 impl fmt::Display for Plateau {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { lr, start, factor, patience, threshold, cooldown, least, best, bad, resting } = self;
@@ -142,7 +144,7 @@ impl fmt::Display for Plateau {
 impl FromStr for Plateau {
     type Err = Error;
 
-    /// Reads what [`Display`](fmt::Display) wrote.
+    /// Parses a text that [`Display`](fmt::Display) wrote.
     fn from_str(text: &str) -> Result<Self, Error> {
         let mut words = Words::of("plateau", text);
         let plateau = Self {
@@ -194,8 +196,9 @@ mod tests {
         assert_eq!([0.4, 0.15, 0.05].map(|rate| plateau.scaled(rate)), [0.2, 0.1, 0.05]);
     }
 
+    /// The expected rates are those of PyTorch after each step of
     /// torch.optim.lr_scheduler.ReduceLROnPlateau(SGD(.., lr=0.5), factor=0.5, patience=2, cooldown=3,
-    /// min_lr=0.1): the rate after each step.
+    /// min_lr=0.1).
     #[test]
     fn rates_are_pytorchs() {
         let mut plateau = Plateau::new(0.5).factor(0.5).patience(2).cooldown(3).least(0.1);

@@ -7,7 +7,7 @@ use super::{
 use crate::error::Result;
 use crate::ir::{BinaryOp, UnaryOp, ValueId};
 
-/// RMSProp: gradients divided by the root of a running mean of their squares.
+/// RMSProp, which divides gradients by the root of a running mean of their squares.
 ///
 /// See [the formulas](crate::optim#formulas).
 #[derive(Clone, Debug)]
@@ -22,8 +22,8 @@ pub struct RmsProp {
 }
 
 impl RmsProp {
-    /// Creates the optimizer with a learning rate (a number, or a [`Schedule`]), alpha 0.99 and epsilon
-    /// 1e-8, without momentum and decay.
+    /// Creates the optimizer with a learning rate (a number or a [`Schedule`]), alpha 0.99, epsilon 1e-8, and
+    /// neither momentum nor weight decay.
     pub fn new(lr: impl Into<Schedule>) -> Self {
         Self {
             schedule: lr.into(),
@@ -37,26 +37,27 @@ impl RmsProp {
     }
 
     setters! {
-        /// Decay rate of the mean of squares, at least 0 and less than 1; 0.99 if not given.
+        /// Sets the decay rate of the mean of squares, at least 0 and less than 1; 0.99 by default.
         alpha
-        /// Added to the root; 1e-8 if not given.
+        /// Sets the number that is added to the root; 1e-8 by default.
         epsilon
-        /// Weight decay, added to the gradient; 0 if not given.
+        /// Sets the weight decay, which is added to the gradient; 0 by default.
         ///
-        /// By default it applies to parameters of rank 2 and more.
+        /// By default, it applies to parameters of rank 2 or higher.
         weight_decay;
         decay_everything
     }
 
-    /// Keeps a running sum of steps that decays by this factor, 0 to less than 1; none if not given.
+    /// Sets the momentum, the factor by which a running sum of steps decays, at least 0 and less than 1.
+    /// There is none by default.
     #[must_use]
     pub fn momentum(mut self, momentum: f64) -> Self {
         self.momentum = Some(momentum);
         self
     }
 
-    /// Divides by an estimate of the standard deviation instead: the square of the running mean is taken off
-    /// (Graves, 2013).
+    /// Divides gradients by an estimate of their standard deviation instead: subtracts the square of their
+    /// running mean from the mean of squares (Graves, 2013).
     #[must_use]
     pub fn centered(mut self) -> Self {
         self.centered = true;
@@ -94,7 +95,7 @@ impl Optimizer for RmsProp {
         if self.centered {
             let centre = s.running_mean("gradient", parameter, gradient, "one_minus_alpha");
             let off = s.builder.mul(centre, centre);
-            // By rounding, the difference can be below 0, which has no root.
+            // Rounding can make the difference negative, and its root NaN.
             let difference = s.builder.sub(mean, off);
             let zeros = s.builder.splat_like(difference, 0.0);
             mean = s.builder.binary(BinaryOp::Max, difference, zeros);

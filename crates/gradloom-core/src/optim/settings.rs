@@ -1,4 +1,4 @@
-//! Changes to gradients before the optimizer sees them, and to parameters after.
+//! Changes of gradients before the optimizer runs, and running means of parameters after it.
 
 use super::clip::{clip_by_global_norm, clip_by_value, global_norm};
 use super::{Hyperparameters, StepBuilder, Trainable, check, check_positive, loss_scale, set_number};
@@ -6,33 +6,33 @@ use crate::error::Result;
 use crate::ir::{BinaryOp, CompareOp, DType, ValueId};
 use crate::nn::Pattern;
 
-/// Settings beside the rule of the optimizer, in the order in which they apply.
+/// Settings that apply in addition to the optimizer, in the order of the fields.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
-    /// The gradients of parameters with one of these names are divided by their norm plus 1e-8, each by its
-    /// own.
+    /// Patterns of parameter names; the gradient of each matching parameter is divided by its own norm plus
+    /// 1e-8.
     pub normalize: Vec<Pattern>,
-    /// Elements of gradients are limited to this, with either sign.
+    /// Maximum absolute value of the elements of gradients.
     pub clip_value: Option<f64>,
-    /// The norm of all gradients together is limited to this.
+    /// Maximum global norm of the gradients.
     pub clip_norm: Option<f64>,
-    /// A running mean of each parameter is kept, of which so much stays at a step.
+    /// Decay rate per step of running means of the parameters; `None` for no running means.
     pub average: Option<f64>,
 }
 
 impl Settings {
-    /// Returns the numbers that may change from step to step.
+    /// Returns the hyperparameters of the settings, which may change at every step.
     pub fn numbers(&self) -> Hyperparameters {
         let all =
             [("max_norm", self.clip_norm), ("max_value", self.clip_value), ("average_decay", self.average)];
         all.into_iter().filter_map(|(name, value)| Some((name.to_string(), value?))).collect()
     }
 
-    /// Checks the numbers, and adds what the device needs that is derived from them. Called before every
-    /// step, so numbers that are there are changed in place.
+    /// Checks the hyperparameters, and adds the numbers that the device needs and that are derived from them.
+    /// This is called before every step, so existing numbers are changed in place.
     ///
     /// # Errors
-    /// When a number is out of range, naming it.
+    /// Returns an error that names the number if one is out of range.
     pub fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
         for (name, is_set) in
             [("max_norm", self.clip_norm.is_some()), ("max_value", self.clip_value.is_some())]
@@ -49,8 +49,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Returns the gradients that the optimizer sees, and the norm of all as they came; divided by the loss
-    /// scale, if there is one.
+    /// Returns the gradients for the optimizer, and the global norm of the original gradients. Both are
+    /// divided by the loss scale, if there is one.
     pub(super) fn gradients(
         &self,
         s: &mut StepBuilder<'_, '_>,
@@ -59,8 +59,8 @@ impl Settings {
         let mut gradients: Vec<ValueId> = parameters.iter().map(|p| p.gradient).collect();
         let mut norm = global_norm(s.builder, &gradients);
         if let Some(scale) = loss_scale::of(s.builder.graph) {
-            // Here, where the optimizer's kernel can do it, and not where gradients are made: whatever
-            // follows a product keeps it from being summed up together with others.
+            // Divided here, where the optimizer's kernel can do it, and not where the gradients are computed:
+            // an op after a product prevents the product from being summed with others.
             let one = s.builder.number(1.0);
             let by = s.builder.div(one, scale);
             norm = s.builder.mul(norm, by);
@@ -86,8 +86,8 @@ impl Settings {
         (gradients, norm)
     }
 
-    /// Keeps the running mean of a parameter: its first value, then `mean + (p - mean)·(1 - decay)`, as
-    /// PyTorch's `AveragedModel` with `get_ema_avg_fn`.
+    /// Adds the running mean of a parameter: its value after the first step, then `mean + (p - mean)·(1 -
+    /// decay)`, like PyTorch's `AveragedModel` with `get_ema_avg_fn`.
     pub(super) fn average(&self, s: &mut StepBuilder<'_, '_>, parameter: &Trainable, updated: ValueId) {
         if self.average.is_none() {
             return;
@@ -106,7 +106,7 @@ impl Settings {
     }
 }
 
-/// The kind of the states that are running means of parameters.
+/// Kind of the states that hold running means of parameters.
 const AVERAGE: &str = "average";
-/// Prefix of their names; the parameter's name follows.
+/// Prefix of the names of the states that hold running means of parameters; the parameter's name follows.
 pub const AVERAGE_PREFIX: &str = "optim.average.";

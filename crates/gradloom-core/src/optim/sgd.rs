@@ -7,7 +7,7 @@ use super::{
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{BinaryOp, ValueId};
 
-/// Stochastic gradient descent.
+/// Stochastic gradient descent, optionally with momentum.
 ///
 /// See [the formulas](crate::optim#formulas).
 #[derive(Clone, Debug)]
@@ -20,8 +20,8 @@ pub struct Sgd {
 }
 
 impl Sgd {
-    /// Creates the optimizer with a learning rate (a number, or a [`Schedule`]), without momentum and
-    /// decay.
+    /// Creates the optimizer with a learning rate (a number or a [`Schedule`]), and neither momentum nor
+    /// weight decay.
     pub fn new(lr: impl Into<Schedule>) -> Self {
         Self {
             schedule: lr.into(),
@@ -32,14 +32,15 @@ impl Sgd {
         }
     }
 
-    /// Keeps a running sum of gradients that decays by this factor, 0 to less than 1; none if not given.
+    /// Sets the momentum, the factor by which a running sum of gradients decays, at least 0 and less than 1.
+    /// There is none by default.
     #[must_use]
     pub fn momentum(mut self, momentum: f64) -> Self {
         self.momentum = Some(momentum);
         self
     }
 
-    /// Looks ahead along the momentum, which must be given too (Nesterov).
+    /// Uses Nesterov momentum, which requires [`Sgd::momentum`].
     #[must_use]
     pub fn nesterov(mut self) -> Self {
         self.nesterov = true;
@@ -47,9 +48,9 @@ impl Sgd {
     }
 
     setters! {
-        /// Weight decay, added to the gradient; 0 if not given.
+        /// Sets the weight decay, which is added to the gradient; 0 by default.
         ///
-        /// By default it applies to parameters of rank 2 and more.
+        /// By default, it applies to parameters of rank 2 or higher.
         weight_decay;
         decay_everything
     }

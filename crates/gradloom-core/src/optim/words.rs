@@ -1,14 +1,14 @@
-//! Numbers as words of a text, from which a training goes on.
+//! Numbers in texts from which a training is resumed.
 //!
-//! In: a text of words with spaces between. Out: numbers, in order. Always holds: what `Display` of f64 and
-//! u64 writes is read as the same bits, but those of a NaN.
+//! In: a text of words separated by spaces. Out: numbers, in order. Always holds: what `Display` of f64 and
+//! u64 writes is parsed to the same bits, except for NaN.
 
 use crate::error::{Error, ErrorKind};
 use std::str::{FromStr, SplitAsciiWhitespace};
 
-/// A text that is read word by word.
+/// A text that is parsed word by word.
 pub(super) struct Words<'t> {
-    /// Value that the text describes, for messages.
+    /// Kind of value that the text describes, for messages.
     subject: &'static str,
     text: &'t str,
     rest: SplitAsciiWhitespace<'t>,
@@ -29,18 +29,18 @@ impl<'t> Words<'t> {
         self.word()?.parse().map_err(|_| wrong(self.subject, self.text))
     }
 
-    /// Takes a name, which must be this, and the number behind it.
+    /// Takes the next word, which must be `name`, and then a number.
     pub(super) fn named<N: FromStr>(&mut self, name: &str) -> Result<N, Error> {
         if self.word()? == name { self.number() } else { Err(wrong(self.subject, self.text)) }
     }
 
-    /// Returns whether all words were taken.
+    /// Returns whether all words have been taken.
     pub(super) fn is_empty(&self) -> bool {
         self.rest.clone().next().is_none()
     }
 }
 
-/// Returns the error of a text that describes no such thing.
+/// Returns an error for a text that does not describe a `subject`.
 pub(super) fn wrong(subject: &str, text: &str) -> Error {
     const SHOWN: usize = 80;
     let shown: String = text.chars().take(SHOWN).collect();
