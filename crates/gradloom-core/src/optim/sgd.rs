@@ -40,7 +40,7 @@ impl Sgd {
         self
     }
 
-    /// Uses Nesterov momentum, which requires [`Sgd::momentum`].
+    /// Uses Nesterov momentum; a momentum must be set, too.
     #[must_use]
     pub fn nesterov(mut self) -> Self {
         self.nesterov = true;

@@ -1,17 +1,17 @@
-//! Every public function is in a table.
+//! Checks that every public function is in a table.
 
-/// Returns the names of the public functions of a source, without those of its tests.
+/// Returns the names of the public functions in a source file, except those of its tests.
 fn functions(source: &str) -> Vec<String> {
     let source = source.split("#[cfg(test)]").next().expect("a part before the tests");
     let mut names = Vec::new();
     for (at, _) in source.match_indices("pub fn ") {
         let rest = &source[at + 7..];
-        // Names of macros' parameters.
+        // Skips parameters of macros.
         if !rest.starts_with('$') {
             names.push(rest.split(['(', '<']).next().expect("a name").to_string());
         }
     }
-    // Methods that macros declare: `exp => Exp;`, `sum sum_axes sum_keep => Sum;`, `var var_axes
+    // Methods that macros declare, as in `exp => Exp;`, `sum sum_axes sum_keep => Sum;` or `var var_axes
     // var_keep(..);`.
     for line in source.lines().map(str::trim).filter(|line| line.ends_with(';')) {
         let declared = match line.split_once(" => ") {
@@ -40,10 +40,11 @@ fn every_public_function_is_called() {
         include_str!("main.rs"),
     ]
     .concat();
-    // Recordings, blocks in parts and tables of parameters are for other languages and for the runtime;
-    // what builds updates is for authors of optimizers, over a graph that was checked; the rest only reads.
+    // Recordings, blocks that are opened and closed in two calls, and parameter tables are for other
+    // languages and the runtime; builders of updates are for authors of optimizers, who use them on a
+    // verified graph; the rest only reads.
     let others = [
-        // Types that they declare are those of `types`.
+        // Declarations of inputs, whose types are those of `types`.
         "f32",
         "i32",
         "f16",

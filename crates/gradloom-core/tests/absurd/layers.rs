@@ -1,4 +1,5 @@
-//! Layers with absurd sizes: what a constructor makes, or a panic at its caller; and what comes of tensors.
+//! Layers with absurd sizes: a constructor returns a layer or panics at its caller, and tensors are passed
+//! through the layer.
 
 use super::values::{Absurd, PerAxis, each};
 use super::{Report, types};
@@ -7,7 +8,7 @@ use gradloom_core::nn::layers::*;
 use gradloom_core::nn::{CausalSelfAttention, Init, KeyValueCache, LowRank, Module, Param, State};
 use gradloom_core::trace::{AttentionOptions, ConvOptions, PoolOptions, Tensor};
 
-/// Makes a layer and hands it tensors of all types.
+/// Creates a layer and applies it to tensors of all types.
 fn layer<L: Module>(
     report: &mut Report,
     name: &str,
@@ -110,6 +111,6 @@ fn adapters_of_any_size() {
         }
     });
     assert!(!usize::values().is_empty());
-    // Its errors have no place in the source.
+    // Its errors have no source location.
     r.check_without_refusals(500);
 }

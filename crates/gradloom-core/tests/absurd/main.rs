@@ -1,8 +1,9 @@
-//! Absurd arguments: every public function of tensors, every layer, optimizer and schedule with numbers at
-//! the edges of their types, empty lists, and tensors of wrong ranks, dtypes and sizes. Each program is fine
-//! or an error at the user's line, and takes little time and memory.
+//! Absurd arguments: calls every public function of tensors, every layer, optimizer and schedule with numbers
+//! at the limits of their types, empty lists, and tensors of wrong ranks, dtypes and sizes. Each program
+//! succeeds or results in an error at the user's line, and takes little time and memory.
 //!
-//! The tables are `tensors.rs` and others; `complete.rs` finds a public function that is in none.
+//! The tables are in `tensors.rs` and its siblings; `complete.rs` finds public functions that are in no
+//! table.
 
 mod complete;
 mod layers;
@@ -23,11 +24,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
-/// The folder of the tables, as a place in them has it.
+/// Directory of the tables, as it appears in source locations.
 const HERE: &str = "tests/absurd/";
-/// Time for one program, in a slow build on a busy machine.
+/// Maximum time for one program, in a slow build on a busy machine.
 const MOST_TIME: Duration = Duration::from_secs(5);
-/// Bytes that the process may ever have had.
+/// Maximum peak memory of the process, in bytes.
 const MOST_MEMORY: usize = 1 << 30;
 
 /// Outcomes of the programs of a table.
@@ -39,11 +40,11 @@ pub(crate) struct Report {
 }
 
 thread_local! {
-    /// Place and text of the last panic.
+    /// Location and message of the last panic.
     static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Keeps what a panic says, without printing it.
+/// Records the messages of panics without printing them.
 fn keep_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -52,7 +53,7 @@ fn keep_panics() {
             let place = info.location().map(|at| format!("{}:{}", at.file(), at.line()));
             let text = text_of(info.payload());
             PANIC.with(|last| *last.borrow_mut() = format!("{} {text}", place.unwrap_or_default()));
-            // A test that fails says so.
+            // Failures of the tests themselves are printed.
             if text.starts_with("absurd: ") {
                 print(info);
             }
@@ -72,13 +73,13 @@ impl Report {
     }
 
     fn fault(&mut self, what: String) {
-        // The first of each kind are enough.
+        // The first faults are enough.
         if self.faults.len() < 60 {
             self.faults.push(what);
         }
     }
 
-    /// Runs what must not panic, unless at a line of the tables and with a text.
+    /// Runs `f`, which must not panic.
     pub(crate) fn run<T>(&mut self, call: &dyn Fn() -> String, f: impl FnOnce() -> T) -> Option<T> {
         self.programs += 1;
         let begin = Instant::now();
@@ -97,7 +98,8 @@ impl Report {
         }
     }
 
-    /// Makes a layer. A constructor may panic, at the caller's line and with a text of its own.
+    /// Creates a layer. The constructor may panic, but only at the caller's line and with a message of its
+    /// own.
     pub(crate) fn made<T>(&mut self, call: &dyn Fn() -> String, f: impl FnOnce() -> T) -> Option<T> {
         self.programs += 1;
         match catch_unwind(AssertUnwindSafe(f)) {
@@ -116,7 +118,7 @@ impl Report {
         }
     }
 
-    /// Looks at an outcome that may be an error.
+    /// Records an outcome. An error must have a message and a location in the tables.
     pub(crate) fn outcome<T>(&mut self, call: &dyn Fn() -> String, outcome: Result<T, Error>) -> Option<T> {
         match outcome {
             Ok(result) => Some(result),
@@ -131,7 +133,7 @@ impl Report {
         }
     }
 
-    /// Traces a program of inputs of these types, with and without a model.
+    /// Traces and verifies a program with inputs of these types.
     pub(crate) fn traced<R>(
         &mut self,
         name: &str,
@@ -155,21 +157,21 @@ impl Report {
         let verified = self.run(&call, || gradloom_core::verify::verify(&traced.graph));
         self.programs -= 1;
         if let Some(Err(error)) = verified {
-            // Few lines stand for many ops; the compiler says so.
+            // A few lines can expand to too many ops, which the verifier reports.
             if !error.to_string().contains("more than 262144 ops") {
                 self.fault(format!("{}: {error}", call()));
             }
         }
     }
 
-    /// Checks that there was no fault in at least so many programs, some of which were refused.
+    /// Checks that at least `at_least` programs ran without a fault, and that some of them were refused.
     #[track_caller]
     pub(crate) fn check(self, at_least: usize) {
         assert!(self.refused > 0, "absurd: none of {} programs was refused", self.programs);
         self.check_without_refusals(at_least);
     }
 
-    /// The same where errors have no place in a trace.
+    /// Like [`Report::check`], for tables without refusals.
     #[track_caller]
     pub(crate) fn check_without_refusals(self, at_least: usize) {
         let Self { programs, refused, faults } = self;
@@ -182,15 +184,14 @@ impl Report {
     }
 }
 
-/// Returns the most memory that the process has ever had, where the system reports it.
+/// Returns the peak memory of the process, if the system reports it.
 fn most_memory() -> Option<usize> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
     line.split_whitespace().nth(1)?.parse::<usize>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
-/// Returns the types of a tensor: of each rank, without elements, larger than any memory, and of each
-/// dtype.
+/// Returns types for a tensor: of each rank, without elements, larger than any memory, and of each dtype.
 pub(crate) fn types() -> Vec<Type> {
     let of = |dtype: DType, shape: &[usize]| Type::new(dtype, shape);
     vec![
@@ -214,7 +215,7 @@ pub(crate) fn types() -> Vec<Type> {
     ]
 }
 
-/// Returns fewer types, for a second and a third tensor.
+/// Returns a smaller selection of types, for a second and a third tensor.
 pub(crate) fn few_types() -> Vec<Type> {
     let of = |dtype: DType, shape: &[usize]| Type::new(dtype, shape);
     vec![
@@ -232,7 +233,7 @@ pub(crate) fn few_types() -> Vec<Type> {
     ]
 }
 
-/// Checks that no function is missing from the tables.
+/// Fails with a list of functions that are missing from the tables, if any.
 #[track_caller]
 fn assert_in_tables(missing: &[String]) {
     let (count, names) = (missing.len(), missing.join("\n"));

@@ -1,4 +1,4 @@
-//! Functions of two and of three tensors.
+//! Functions of two and three tensors.
 
 use super::Report;
 use super::values::{calls, each, pairs, triples};
@@ -125,7 +125,7 @@ fn functions_of_three_tensors() {
     r.check(28_000);
 }
 
-/// Convolutions: images and weights that fit, and others.
+/// Convolutions of images and weights whose shapes match, and others.
 #[test]
 fn convolutions() {
     use super::values::PerAxis;

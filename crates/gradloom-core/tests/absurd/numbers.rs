@@ -1,4 +1,4 @@
-//! Functions of a tensor and numbers: heads, windows, factors, probabilities.
+//! Functions of a tensor and numbers such as heads, windows, factors and probabilities.
 
 use super::values::{PerAxis, calls, each};
 use super::{Report, types};
@@ -83,7 +83,7 @@ fn padding_with_numbers() {
     r.check(8000);
 }
 
-/// Images and rows, as pooling and attention take them, and others.
+/// Returns types of images and rows for pooling and attention, and others.
 fn images() -> Vec<gradloom_core::ir::Type> {
     let of = |shape: &[usize]| gradloom_core::ir::Type::new(DType::F32, shape);
     let mut all = types();

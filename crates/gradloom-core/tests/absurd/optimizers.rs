@@ -5,7 +5,7 @@ use super::values::{Absurd, each};
 use gradloom_core::ir::{Builder, DType, Graph, OpKind, Type};
 use gradloom_core::optim::*;
 
-/// Has an optimizer give its numbers at the edges of the steps, and derive others from them.
+/// Computes an optimizer's hyperparameters at extreme steps, and derives other numbers from them.
 fn optimizer(report: &mut Report, call: &dyn Fn() -> String, optimizer: &dyn Optimizer) {
     report.run(call, || {
         let mut numbers = optimizer.hyperparameters();
@@ -54,12 +54,13 @@ fn optimizers_of_any_numbers() {
     r.check_without_refusals(5000);
 }
 
-/// A number of an optimizer, its name in errors, numbers of its range, and numbers out of it.
+/// The name of a hyperparameter, a constructor of an optimizer with its value, valid values, and invalid
+/// values.
 type Row = (&'static str, fn(f64) -> Box<dyn Optimizer>, &'static [f64], &'static [f64]);
 
 const NAN: f64 = f64::NAN;
 const INF: f64 = f64::INFINITY;
-/// Rates and decays, epsilons and sums, decay rates of means, and what is divided by; each as a float32.
+/// Ranges as f32: rates and weight decays; epsilons and sums; decay rates of means; divisors.
 const RATES: (&[f64], &[f64]) = (&[0.0, 1e-320, 0.1, 1e18], &[NAN, INF, -INF, -1.0, -1e-320, 1e19, 1e39]);
 const SUMS: (&[f64], &[f64]) = (&[0.0, 1e-320, 0.1, 1e38], &[NAN, INF, -INF, -1.0, -1e-320, 1e39]);
 const BETAS: (&[f64], &[f64]) = (&[0.0, 1e-320, 0.9], &[NAN, INF, -INF, -1.0, -1e-320, 1.0, 2.0]);
@@ -138,7 +139,7 @@ fn numbers_of_optimizers_are_checked_for_their_range() {
     }
 }
 
-/// A method that sets a number is in the table.
+/// Checks that every method that sets a number is in the table.
 #[test]
 fn every_number_of_an_optimizer_is_here() {
     let (folder, here) =
@@ -154,7 +155,7 @@ fn every_number_of_an_optimizer_is_here() {
             let (name, arguments) = signature.split_once('(').unwrap();
             (arguments.contains("mut self") && arguments.contains(": f64")).then_some(name)
         });
-        // Names in lists of setters, between their documentation.
+        // Names in lists of setters, without their documentation.
         let listed = source.match_indices("setters! {").flat_map(|(at, open)| {
             let list = source[at + open.len()..].split('}').next().unwrap().lines().map(str::trim);
             let names = list.filter(|line| !line.is_empty() && !line.starts_with("//"));

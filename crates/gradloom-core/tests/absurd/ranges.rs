@@ -1,5 +1,5 @@
-//! Numbers that functions compute with: each has a range, and an error at the user's line names the number
-//! that is outside of it. `every_function_of_a_number_is_here` finds a function that is in no table.
+//! Ranges of numbers: a number outside a function's range is an error at the user's line that names the
+//! number. `every_function_of_a_number_is_here` finds functions that are not in the table.
 
 use gradloom_core::error::Error;
 use gradloom_core::ir::DType;
@@ -9,12 +9,12 @@ use gradloom_core::trace::*;
 
 const NAN: f64 = f64::NAN;
 const INF: f64 = f64::INFINITY;
-/// More than the largest float32.
+/// Above the largest f32.
 const LARGE: f64 = 1e39;
-/// Less than the least float32 of full precision; its reciprocal is infinite.
+/// Below the smallest normal f32; its reciprocal is infinite in f32.
 const SMALL: f64 = 1e-39;
 
-/// Numbers in the range, and out of it.
+/// Numbers inside and outside a range.
 type Range = (&'static [f64], &'static [f64]);
 const FINITE: Range = (&[0.0, -1.0, 1.0, SMALL, 1e38], &[NAN, INF, -INF, LARGE, -LARGE]);
 const NOT_NEGATIVE: Range = (&[0.0, 1.0, SMALL, 1e38], &[NAN, INF, -INF, LARGE, -1.0, -SMALL]);
@@ -22,20 +22,20 @@ const POSITIVE: Range = (&[1.0, 1e-37, 1e37], &[NAN, INF, -INF, LARGE, -1.0, -SM
 const PART: Range = (&[0.0, 0.5, 1.0], &[NAN, INF, -INF, -1.0, 1.5, -SMALL]);
 const ORDERED: Range = (&[0.0, -1.0, INF, -INF], &[NAN]);
 
-/// Traces a training program of a `[2, 3, 4]` tensor.
+/// Traces a training program with an f32 input `[2, 3, 4]`.
 fn traced(model: &dyn Module, f: &dyn Fn(Tensor)) -> Result<(), Error> {
     trace(model, &[f32("x", [2, 3, 4])], true, |x| f(x[0]), |()| vec![]).map(|_| ())
 }
 
-/// A function, the name of its number in errors, and the range of the number.
+/// The name of a function, the name of its argument in errors, the argument's range, and the function.
 type Row = (&'static str, &'static str, Range, fn(Tensor, f64));
 
-/// Returns x as heads of attention.
+/// Returns `x` in the shape of attention heads.
 fn heads(x: Tensor) -> Tensor {
     x.unsqueeze(0)
 }
 
-/// Returns a tensor with a number for each channel.
+/// Returns a tensor with one number for each channel.
 fn ones() -> Tensor {
     full(DType::F32, [3], 1.0)
 }
@@ -97,7 +97,7 @@ fn table() -> Vec<Row> {
     ]
 }
 
-/// Checks an outcome against whether the number was one of the range.
+/// Checks that there is an error if and only if the number is outside the range.
 fn outcome(name: &str, argument: &str, number: f64, is_good: bool, outcome: Result<(), Error>) {
     let call = format!("`{name}` with the {argument} {number:e}");
     match outcome {
@@ -180,7 +180,7 @@ fn numbers_of_layers_out_of_range_are_errors_that_name_them() {
     check("", "probability", PART, |n| TransformerBlock::new(4, 2).dropout(n), |l, x| _ = l.forward(x));
 }
 
-/// Counts beyond what indices of 32 bits reach.
+/// Checks counts beyond the range of 32-bit indices.
 #[test]
 fn indices_beyond_32_bits_are_errors() {
     for depth in [(1 << 31) + 1, 1 << 40] {
@@ -194,15 +194,15 @@ fn indices_beyond_32_bits_are_errors() {
     traced(&(), &|x| _ = heads(x).attention(heads(x), heads(x), wide)).unwrap();
 }
 
-/// A function with a number is in the table, unless any number will do.
+/// Checks that every function of a number is in the table, unless it accepts any number.
 #[test]
 fn every_function_of_a_number_is_here() {
     let any_number = [
-        // Elements, which may be anything.
+        // Arguments that are elements, which may have any value.
         "full",
         "pad",
         "where_causal",
-        // Options, and fields that they set, are checked where they are used.
+        // Options, which are checked where they are used.
         "scale",
         "label_smoothing",
         "alpha",

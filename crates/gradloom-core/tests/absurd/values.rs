@@ -1,4 +1,4 @@
-//! Absurd values of each type of argument, and the loops over all combinations of them.
+//! Absurd values for each type of argument, and loops over all their combinations.
 
 use gradloom_core::ir::DType;
 
@@ -51,7 +51,7 @@ impl Absurd for DType {
     }
 }
 
-/// Axes of a list.
+/// A list of axes.
 #[derive(Debug)]
 pub(crate) struct List(pub(crate) Vec<isize>);
 
@@ -74,7 +74,7 @@ impl Absurd for List {
     }
 }
 
-/// Extents of a shape, sizes and numbers of places.
+/// A list of extents or sizes.
 #[derive(Debug)]
 pub(crate) struct Extents(pub(crate) Vec<usize>);
 
@@ -99,7 +99,7 @@ impl Absurd for Extents {
     }
 }
 
-/// Windows, strides and paddings of two axes, or one number for both.
+/// Windows, strides or paddings: a number for each of two axes, or one for both.
 #[derive(Debug)]
 pub(crate) struct PerAxis(pub(crate) Vec<usize>);
 
@@ -120,14 +120,14 @@ impl Absurd for PerAxis {
     }
 }
 
-/// An option that may not be given.
+/// `None`, and the values of the type.
 impl<T: Absurd> Absurd for Option<T> {
     fn values() -> Vec<Self> {
         std::iter::once(None).chain(T::values().into_iter().map(Some)).collect()
     }
 }
 
-/// Runs a body for all combinations of values.
+/// Runs an expression for all combinations of values.
 macro_rules! each {
     ([] $body:expr) => { $body };
     ([$arg:ident: $ty:ty $(, $more:ident: $of:ty)*] $body:expr) => {
@@ -137,7 +137,8 @@ macro_rules! each {
     };
 }
 
-/// Traces calls of functions of one tensor, of all types, with all combinations of the other arguments.
+/// Traces calls of functions of one tensor, for all types of the tensor and all combinations of the other
+/// arguments.
 macro_rules! calls {
     ($report:ident, $types:expr; $(|$x:ident $(, $arg:ident: $ty:ty)*| $body:expr;)*) => {$(
         for ty in &$types {
@@ -149,7 +150,7 @@ macro_rules! calls {
     )*};
 }
 
-/// The same of functions of two tensors.
+/// Like `calls`, for functions of two tensors.
 macro_rules! pairs {
     ($report:ident; $(|$x:ident, $y:ident $(, $arg:ident: $ty:ty)*| $body:expr;)*) => {$(
         for first in &$crate::types() {
@@ -166,7 +167,7 @@ macro_rules! pairs {
     )*};
 }
 
-/// The same of functions of three tensors.
+/// Like `calls`, for functions of three tensors.
 macro_rules! triples {
     ($report:ident; $(|$x:ident, $y:ident, $z:ident $(, $arg:ident: $ty:ty)*| $body:expr;)*) => {$(
         for first in &$crate::few_types() {

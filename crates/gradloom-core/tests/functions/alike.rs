@@ -1,5 +1,5 @@
-//! Shapes of predictions and targets: every function of two or three tensors in which broadcasting would be a
-//! mistake, with every small combination of shapes. The rules are written out here.
+//! Shapes of predictions and targets: calls every function of two or three tensors in which broadcasting
+//! would be a mistake with all small combinations of shapes. The expected rules are written out here.
 
 use super::assert_near;
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -11,7 +11,7 @@ type Extents = Vec<usize>;
 type OfTwo = fn(Tensor, Tensor) -> Tensor;
 type OfThree = fn(Tensor, Tensor, Tensor) -> Tensor;
 
-/// Returns all shapes of at most so many axes, of at most so many elements each.
+/// Returns all shapes of at most `rank` axes with extents of at most `extent`.
 fn shapes(rank: usize, extent: usize) -> Vec<Extents> {
     let mut all = vec![vec![]];
     for axes in 0..rank {
@@ -23,7 +23,7 @@ fn shapes(rank: usize, extent: usize) -> Vec<Extents> {
     all
 }
 
-/// Traces a function of inputs of these shapes; of floats, or of class numbers.
+/// Traces a function with inputs of these shapes and dtypes, and returns the shape of its result.
 fn traced(inputs: &[(&[usize], DType)], f: impl Fn(&[Tensor]) -> Tensor) -> Result<Extents> {
     let declared: Vec<Input> = inputs
         .iter()
@@ -34,7 +34,7 @@ fn traced(inputs: &[(&[usize], DType)], f: impl Fn(&[Tensor]) -> Tensor) -> Resu
     Ok(traced.graph.ty(traced.results[0]).shape.to_vec())
 }
 
-/// Checks that a refusal names the function, the shapes and the place, and says what to do.
+/// Checks that an error names the function and the shapes, has the right location, and suggests a remedy.
 fn check_refusal(name: &str, error: &Error, given: &[&[usize]]) {
     let text = error.to_string();
     assert_eq!(error.kind(), ErrorKind::Trace, "{text}");
@@ -58,8 +58,8 @@ const TARGETS: [(&str, OfTwo); 10] = [
     ("poisson_nll_loss", |x, y| x.poisson_nll_loss(y)),
     ("gaussian_nll_loss", |x, y| x.gaussian_nll_loss(y, x)),
 ];
-/// The functions of rows, with the dtype of their targets, whether these are one for each row, and whether
-/// the result is.
+/// Functions of rows: the name, the dtype of the targets, true if there is one target for each row, true if
+/// there is one result for each row, and the function.
 const ROWS: [(&str, DType, bool, bool, OfTwo); 7] = [
     ("kl_div_loss", DType::F32, false, false, |x, y| x.kl_div_loss(y)),
     ("cross_entropy", DType::F32, false, false, |x, y| x.cross_entropy(y)),
@@ -84,7 +84,7 @@ fn every_loss_is_in_the_tables() {
         include_str!("../../src/trace/loss.rs"),
         include_str!("../../src/trace/ctc.rs"),
     ];
-    // Its operands have shapes of their own, which `ctc` tests.
+    // The operands of the CTC loss have different shapes, which the tests of `ctc` check.
     let mut known = vec!["ctc_loss", "ctc_loss_rows"];
     known.extend(TARGETS.map(|(name, _)| name));
     known.extend(ROWS.map(|(name, ..)| name));
@@ -138,7 +138,7 @@ fn rows_have_a_target_each() {
         for a in &all {
             for b in &all {
                 let lead = a.split_last().map(|(_, lead)| lead);
-                // A scalar has no classes; its divergence is that of rows.
+                // A scalar has no classes, so functions of rows refuse it.
                 let fits = if is_for_rows { lead == Some(b) } else { lead.is_some() && a == b };
                 match traced(&[(a, DType::F32), (b, dtype)], |x| f(x[0], x[1])) {
                     Ok(shape) => {
@@ -229,7 +229,7 @@ fn a_number_is_a_target_for_all() {
 
 #[test]
 fn variances_are_pytorchs() {
-    // torch.nn.functional.gaussian_nll_loss, with variances of [2, 3], [2, 1] and [2]; and [1, 3].
+    // As in torch.nn.functional.gaussian_nll_loss, with variances of shapes [2, 3], [2, 1] and [2].
     let loss = |variance: fn(Tensor) -> Tensor| {
         eval(|| {
             let x = iota(DType::I32, [2, 3], 1).cast(DType::F32);
@@ -239,12 +239,13 @@ fn variances_are_pytorchs() {
     let column = loss(|v| v);
     assert_eq!(loss(|v| v.squeeze(1)), column);
     assert_eq!(loss(|v| v.broadcast_to([2, 3])), column);
-    // The squares of 0, 1, 2 less 1 are 1, 0, 1: each row has a mean of 2/3.
+    // The squared differences of 0, 1, 2 from 1 are 1, 0, 1: the mean of each row is 2/3.
     let want = [2.0f64, 4.0].map(|v| (v.ln() + 2.0 / 3.0 / v) / 2.0).iter().sum::<f64>() / 2.0;
     assert!((column - want).abs() < 1e-6, "{column} {want}");
 }
 
-/// The axis is one of the shape that both broadcast to, as in PyTorch, where each is repeated before.
+/// Checks that the axis is an axis of the broadcast shape, as in PyTorch, which broadcasts both tensors
+/// first.
 #[test]
 fn cosines_are_those_of_the_repeated_tensors() {
     let all = shapes(3, 3);
@@ -306,7 +307,7 @@ fn cosines_are_those_of_the_repeated_tensors() {
     assert!(passed > 4000, "{passed}");
 }
 
-/// A mask or its value does not make a tensor larger.
+/// Checks that a mask or its value does not enlarge a tensor.
 #[test]
 fn parts_broadcast_into_the_tensor() {
     let all = shapes(3, 3);
@@ -331,7 +332,8 @@ fn parts_broadcast_into_the_tensor() {
     }
 }
 
-/// There is one weight, or one for each channel, which is axis 1: never one for each place of the last axis.
+/// Checks that there is one weight, or one for each channel (axis 1), but never one for each position along
+/// the last axis.
 #[test]
 fn weights_of_prelu_are_those_of_channels() {
     let all = shapes(4, 3);
@@ -347,7 +349,7 @@ fn weights_of_prelu_are_those_of_channels() {
             }
         }
     }
-    // As many channels as places of the last axis.
+    // As many channels as positions along the last axis.
     let inputs = [super::floats(&[1, 2, 1, 2], &[-8.0; 4]), super::floats(&[2], &[0.5, 0.25])];
     let found = super::run(&inputs, |x| vec![x[0].prelu(x[1])]).unwrap();
     assert_eq!(found[0].to_f64(), [-4.0, -4.0, -2.0, -2.0]);

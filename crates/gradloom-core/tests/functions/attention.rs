@@ -1,4 +1,4 @@
-//! Heads and causal masks.
+//! Attention heads and causal masks.
 
 use super::{assert_near, check_gradients, drawn, error, value};
 use gradloom_core::trace::AttentionOptions;

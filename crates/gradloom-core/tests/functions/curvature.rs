@@ -1,10 +1,10 @@
-//! Second derivatives at 0 and at kinks, where the branches of a function meet and what cancels in the first
-//! derivative need not cancel in the second.
+//! Second derivatives at 0 and at kinks, where branches of a function meet, and where terms that cancel in
+//! the first derivative need not cancel in the second.
 
 use super::{Value, drawn, floats, ints, run};
 use gradloom_core::trace::{AttentionOptions, CrossEntropyOptions, Tensor, gradients};
 
-/// Computes the first and second derivative of a function of each element.
+/// Computes the first and second derivatives of an elementwise function at each point.
 fn derivatives(x: &[f64], f: impl Fn(Tensor) -> Tensor) -> [Vec<f64>; 2] {
     let found = run(&[floats(&[x.len()], x)], |x| {
         let first = gradients(f(x[0]).sum(), [x[0]])[0];
@@ -59,7 +59,7 @@ fn activations_bend_as_their_formulas_say() {
         ("softsign", Tensor::softsign, |x| {
             if x == 0.0 { 0.0 } else { -2.0 * x.signum() / (1.0 + x.abs()).powi(3) }
         }),
-        // Where two branches meet, PyTorch's is that of the branch of 0.
+        // Where two branches meet, the derivative is that of the branch that includes 0, as in PyTorch.
         ("relu", Tensor::relu, |_| 0.0),
         ("elu", |x| x.elu(1.5), |x| if x > 0.0 { 0.0 } else { 1.5 * x.exp() }),
         ("celu", |x| x.celu(1.5), |x| if x > 0.0 { 0.0 } else { (x / 1.5).exp() / 1.5 }),
@@ -148,7 +148,7 @@ fn losses_bend_as_their_formulas_say() {
     for (name, f, formula) in table {
         for y in [0.0, 1.0, 0.5] {
             for x in points {
-                // Not where the first derivative jumps.
+                // The first derivative is discontinuous there.
                 if *name == "hinge" && x * y == 1.0 {
                     continue;
                 }
@@ -197,7 +197,7 @@ fn check_curvature(name: &str, values: &[Value], f: impl Fn(&[Tensor]) -> Tensor
     }
 }
 
-/// Equal elements, at which maxima and differences meet.
+/// Checks rows with equal elements, at which maxima are tied and differences are 0.
 #[test]
 fn functions_of_rows_bend_where_elements_are_equal() {
     let ties = || floats(&[2, 3], &[0.0, 0.0, 0.0, 1.0, 1.0, -0.5]);
@@ -226,7 +226,7 @@ fn functions_of_rows_bend_where_elements_are_equal() {
     });
 }
 
-/// The product of each element with all zeros and numbers around it, in each direction.
+/// Checks products and cumulative products with zeros at all positions, in each direction.
 #[test]
 fn products_bend_at_zeros() {
     let rows: &[&[f64]] = &[
@@ -266,7 +266,7 @@ fn products_bend_at_zeros() {
 
 #[test]
 fn second_derivatives_of_products_are_those_of_the_polynomial() {
-    // The gradient of the gradient's sum, with a weight for each element.
+    // Computes the gradient of the weighted sum of the gradient.
     let second = |x: Value, weights: &[f64], f: fn(Tensor) -> Tensor| {
         let weights = floats(&x.ty.shape, weights);
         let found = run(&[x, weights], |x| {
@@ -283,7 +283,8 @@ fn second_derivatives_of_products_are_those_of_the_polynomial() {
     assert_eq!(second(x, &[1.0, 2.0, 3.0], |x| x.cumprod(0).sum()), [14.0, 4.0, 2.0]);
 }
 
-/// Derivatives of whole powers, up to one that is 0 everywhere, with a number and with a tensor as exponent.
+/// Checks derivatives of integer powers, up to an order at which they are 0 everywhere, with a number and a
+/// tensor as the exponent.
 #[test]
 fn powers_bend_at_zeros() {
     let points = [-2.0, -0.5, -0.0, 0.0, 0.5, 2.0];
@@ -312,7 +313,8 @@ fn powers_bend_at_zeros() {
             }
         }
     }
-    // Where the exponent is 0, the slope still depends on it: (x^y)' = y x^(y - 1), by y 1 / x.
+    // Where the exponent is 0, the slope still depends on it: (x^y)' = y x^(y - 1), whose derivative with
+    // respect to y is 1 / x.
     let found = run(&[floats(&[3], &[-2.0, 0.0, 4.0]), floats(&[3], &[0.0; 3])], |x| {
         let slope = gradients(x[0].pow(x[1]).sum(), [x[0]])[0];
         let [mixed, by_exponent] =

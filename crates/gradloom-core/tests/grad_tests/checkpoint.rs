@@ -1,4 +1,4 @@
-//! Gradients through `checkpoint`: its ops are computed again, and every gradient keeps its value.
+//! Gradients through `checkpoint`: ops are recomputed, and gradients are unchanged.
 
 use crate::leaves::Leaves;
 use crate::random::Random;
@@ -7,9 +7,8 @@ use gradloom_core::ir::{Builder, DType, Graph, OpKind, Output, ReduceOp, Type, V
 use gradloom_core::verify::verify;
 use gradloom_testing::table::CASES;
 
-/// Differentiates output 0 with respect to all parameters, once with the blocks as they are and once with
-/// blocks inlined before, where no segment is known; the gradients must be the same numbers. Returns the two
-/// graphs.
+/// Differentiates output 0 with respect to all parameters, once with blocks and once after inlining them,
+/// which removes the segments. The gradients must be equal. Returns both graphs.
 fn both(graph: &Graph, leaves: &Leaves) -> (Graph, Graph) {
     let [again, kept] = [false, true].map(|inline| {
         let mut graph = graph.clone();
@@ -69,13 +68,14 @@ fn only_what_the_rules_read_is_computed_again() {
          output \"loss\" %6",
     );
     let (again, kept) = both(&graph, &leaves(&[("w", &[2])]));
-    // The rule of exp reads its result, that of sin its operand; neg is not needed.
+    // The rule of exp reads its result, and that of sin its operand. The second neg is the gradient of neg,
+    // not a copy.
     let expected = [("sin", 2), ("exp", 2), ("neg", 2), ("barrier", 1)];
     for (name, wanted) in expected {
         assert_eq!(count(&again, name), wanted, "{name}\n{again}");
     }
     assert_eq!([count(&kept, "sin"), count(&kept, "exp"), count(&kept, "barrier")], [1, 1, 0]);
-    // The barrier waits for the cotangent of the segment's result, so it stands behind it.
+    // The barrier comes after the cotangent of the segment's result, for which it waits.
     let names: Vec<&str> = again.entry_ops().map(|(_, op)| op.kind.name()).collect();
     let barrier = names.iter().position(|&name| name == "barrier").unwrap();
     assert!(names[..barrier].contains(&"broadcast"), "{again}");
@@ -130,8 +130,9 @@ fn a_nested_segment_is_computed_again_from_what_the_outer_one_computed_again() {
          output \"loss\" %10",
     );
     let (again, _) = both(&graph, &leaves(&[("w", &[2])]));
-    // Twice: forward, for the rules of the outer segment, and for those of the inner one. Only tanh is not
-    // inside it.
+    // For each of the two outer segments, an op is computed in the forward pass and for the rules of the
+    // segment. An op of the inner segment is computed a third time, for the rules of that segment. Only tanh
+    // is outside it.
     assert_eq!([count(&again, "tanh"), count(&again, "exp")], [2 * 2, 2 * 3], "{again}");
 }
 
@@ -162,11 +163,11 @@ fn segments_in_a_loop_and_loops_in_a_segment() {
     );
     let (again, kept) = both(&graph, &leaves(&[("w", &[2]), ("stack", &[3, 2])]));
     assert_eq!(count(&kept, "tanh"), 6);
-    // Three trips outside are computed twice, three inside up to three times.
+    // The three outer iterations are computed twice, the three inner ones up to three times.
     assert!(count(&again, "tanh") > 6 + 3, "{again}");
 }
 
-/// Every op of the table inside a segment: its rule must work on copies.
+/// Checks that the rule of every op in the table works on the copies that a segment recomputes.
 #[test]
 fn every_rule_works_inside_a_segment() {
     let mut copied = 0;
@@ -190,7 +191,7 @@ fn every_rule_works_inside_a_segment() {
         let mut inner = graph.blocks[block].params.clone();
         graph.cursor = block;
         let mut builder = Builder::new(&mut graph, None);
-        // So that the operands are values of the segment, too.
+        // The double negation makes the operands values of the segment.
         for value in &mut inner {
             if builder.ty(*value).dtype.is_float() {
                 let negative = builder.neg(*value);
@@ -213,6 +214,6 @@ fn every_rule_works_inside_a_segment() {
         let (again, _) = both(&graph, &leaves);
         copied += usize::from(count(&again, "barrier") > 0);
     }
-    // The rules of the others read neither operands nor results.
+    // The rules of the other ops read neither operands nor results.
     assert!(copied > CASES.len() / 2, "only {copied} ops were computed again");
 }

@@ -1,4 +1,5 @@
-//! Gradients at kinks, ties and zeros, where differences say nothing: PyTorch's conventions, by value.
+//! Gradients at kinks, ties and zeros, where finite differences do not apply: they follow PyTorch's
+//! conventions.
 
 use crate::leaves::Leaves;
 use gradloom_core::grad::append;
@@ -9,7 +10,7 @@ use gradloom_core::ir::{
 
 const NAN: f64 = f64::NAN;
 
-/// Gradients of Σ f(x..) with respect to each operand.
+/// Computes the gradients of Σ f(x..) with respect to each operand.
 fn gradients(operands: &[&[f64]], f: impl FnOnce(&mut Builder<'_>, &[ValueId]) -> ValueId) -> Vec<Vec<f64>> {
     let (mut graph, mut leaves) = (Graph::new(), Leaves::default());
     let mut b = Builder::new(&mut graph, None);
@@ -108,7 +109,7 @@ fn a_remainder_moves_against_its_divisor_by_the_whole_quotient() {
 
 #[test]
 fn nothing_flows_through_the_branch_that_is_not_taken() {
-    // sqrt has an infinite slope at 0: a product with a mask would give NaN.
+    // The slope of sqrt at 0 is infinite, so a product with a mask would be NaN.
     let [dx] = &gradients(&[&[0.0, 4.0]], |b, x| {
         let zeros = b.splat_like(x[0], 0.0);
         let positive = b.compare(CompareOp::Gt, x[0], zeros);
@@ -147,7 +148,7 @@ fn a_row_that_is_read_twice_gets_both_cotangents() {
 
 #[test]
 fn cotangents_of_several_consumers_add_up() {
-    // x·x + x + sin(x): 2x + 1 + cos(x)
+    // The derivative of x·x + x + sin(x) is 2x + 1 + cos(x).
     let [dx] = &gradients(&[&[0.5, -1.0]], |b, x| {
         let square = b.mul(x[0], x[0]);
         let sin = b.unary(UnaryOp::Sin, x[0]);
@@ -169,7 +170,7 @@ fn a_power_of_zero_has_no_slope_downwards() {
     assert!((db[1] - 0.5 * 2f64.ln()).abs() < 1e-15);
 }
 
-/// Appends `x op limit ? x : other`.
+/// Computes the gradient of `x op limit ? x : other`.
 fn clipped(x: &[f64], op: CompareOp, limit: f64, other: f64) -> Vec<f64> {
     let choose = |b: &mut Builder<'_>, x: &[ValueId]| {
         let (limit, other) = (b.splat_like(x[0], limit), b.splat_like(x[0], other));
@@ -197,7 +198,7 @@ fn a_choice_by_the_sign_of_something_else_is_no_rectifier() {
         let condition = b.compare(CompareOp::Gt, v[1], zeros);
         b.select(condition, v[0], zeros)
     };
-    // The sum lets the loss depend on both.
+    // The sum makes the loss depend on both.
     let gradients_of_sum = gradients(&[&x, &z], |b, v| {
         let chosen = by_sign(b, v);
         b.add(chosen, v[1])

@@ -1,4 +1,4 @@
-//! Reverse mode as a rewrite: which ops it adds, where gradients stop, and what it refuses.
+//! Reverse mode as a rewrite: the ops it adds, where gradients stop, and what it refuses.
 
 use gradloom_core::error::ErrorKind;
 use gradloom_core::grad::{Differentiability, append, coverage, differentiability, expand_blocks};
@@ -181,21 +181,21 @@ const PLAIN: AttentionSpec =
 
 #[test]
 fn what_attention_cannot_differentiate_is_refused_by_name_and_place() {
-    // The log-sum-exp.
+    // A loss of the log-sum-exp.
     let (mut graph, operands, results) = attention(PLAIN);
     let loss = sum_all(&mut Builder::new(&mut graph, None), results[1]);
     let error = append(&mut graph, loss, None, &operands).unwrap_err();
     assert_eq!((error.kind(), error.origin().map(|o| o.line)), (ErrorKind::NotDifferentiable, Some(3)));
     assert!(error.message().contains("attention") && error.message().contains("log-sum-exp"), "{error}");
 
-    // A block table.
+    // Attention with a block table.
     let (mut graph, operands, results) = attention(AttentionSpec { block_table: true, ..PLAIN });
     let loss = sum_all(&mut Builder::new(&mut graph, None), results[0]);
     let error = append(&mut graph, loss, None, &operands).unwrap_err();
     assert_eq!((error.kind(), error.origin().map(|o| o.line)), (ErrorKind::NotDifferentiable, Some(3)));
     assert!(error.message().contains("block table"), "{error}");
 
-    // The gradient of the gradient.
+    // Second derivatives.
     let (mut graph, operands, results) = attention(PLAIN);
     let loss = sum_all(&mut Builder::new(&mut graph, None), results[0]);
     let first = append(&mut graph, loss, None, &operands).unwrap();
@@ -204,7 +204,7 @@ fn what_attention_cannot_differentiate_is_refused_by_name_and_place() {
     assert_eq!((error.kind(), error.origin().map(|o| o.line)), (ErrorKind::NotDifferentiable, Some(3)));
     assert!(error.message().contains("attention_grad"), "{error}");
 
-    // But a detached one is no error: no gradient arrives.
+    // A detached result is not an error, as no gradient flows to it.
     let (mut graph, operands, results) = attention(AttentionSpec { block_table: true, ..PLAIN });
     let mut b = Builder::new(&mut graph, None);
     let detached = b.unary(UnaryOp::Detach, results[0]);
@@ -212,7 +212,7 @@ fn what_attention_cannot_differentiate_is_refused_by_name_and_place() {
     assert_eq!(append(&mut graph, loss, None, &operands).unwrap(), [None; 4]);
 }
 
-/// `x` unchanged, with a gradient as the test wants it.
+/// The identity, with the kind of gradient that a test requires.
 #[derive(Debug)]
 enum Identity {
     NoGradient,
@@ -294,7 +294,7 @@ fn expanding_a_graph_without_blocks_changes_nothing() {
     );
 }
 
-/// Appends `x <= 0 ? 0 : x`, with the zeros as they come from the given number.
+/// Appends `x <= 0 ? 0 : x`, where `zeros` builds both zeros. Returns the condition and the result.
 fn rectified(b: &mut Builder<'_>, x: ValueId, zeros: impl Fn(&mut Builder<'_>) -> ValueId) -> [ValueId; 2] {
     let (limit, other) = (zeros(b), zeros(b));
     let condition = b.compare(CompareOp::Le, x, limit);

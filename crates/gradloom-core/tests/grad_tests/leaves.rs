@@ -1,10 +1,10 @@
-//! Leaves with values.
+//! Values of leaves.
 
 use gradloom_core::ir::{Builder, DType, Graph, OpKind, Type, ValueId};
 use gradloom_core::reference::{Evaluation, HostTensor, evaluate};
 use std::collections::HashMap;
 
-/// The values of a graph's leaves, by name.
+/// Values of a graph's leaves, by name.
 #[derive(Clone, Default)]
 pub(crate) struct Leaves(pub(crate) HashMap<String, HostTensor>);
 
@@ -28,7 +28,7 @@ impl Leaves {
         b.op(OpKind::Input { name: name.into(), ty }, &[])
     }
 
-    /// Runs a graph in float64.
+    /// Evaluates a graph in f64.
     #[track_caller]
     pub(crate) fn run(&self, graph: &Graph) -> Evaluation {
         let leaf = |kind: &OpKind| Graph::leaf_name(kind).and_then(|name| self.0.get(name)).cloned();

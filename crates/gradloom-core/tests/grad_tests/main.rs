@@ -1,4 +1,5 @@
-//! Reverse mode: the rules by value, the conventions at kinks, and what the backward pass adds to a graph.
+//! Reverse mode: the values of gradients, the conventions at kinks, and the ops that the backward pass adds
+//! to a graph.
 
 mod checkpoint;
 mod conventions;

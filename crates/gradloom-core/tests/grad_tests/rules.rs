@@ -1,4 +1,4 @@
-//! Every gradient rule against central differences of the float64 reference, on random shapes, away from
+//! Compares every gradient rule with central differences of the f64 reference, on random shapes, away from
 //! kinks and ties.
 
 use crate::leaves::Leaves;
@@ -9,11 +9,10 @@ use gradloom_core::reference::{HostData, HostTensor};
 use gradloom_testing::table::{CASES, Instance, NOT_DIFFERENTIABLE, samples};
 use std::collections::BTreeSet;
 
-/// Random instances of each case.
+/// Number of random instances of each case.
 const INSTANCES: u64 = 24;
 
-/// Appends Σ over the results of Σ (result · weights), with random weights, so that every element matters
-/// on its own.
+/// Appends the sum of all float results, weighted randomly so that every element has a different influence.
 fn loss_of(b: &mut Builder<'_>, leaves: &mut Leaves, random: &mut Random, results: &[ValueId]) -> ValueId {
     let mut loss = b.number(0.0);
     for (i, &y) in
@@ -31,8 +30,8 @@ fn loss_of(b: &mut Builder<'_>, leaves: &mut Leaves, random: &mut Random, result
     loss
 }
 
-/// Returns the loss as a function of one element, by its five-point central difference: the error is of
-/// fourth order.
+/// Returns the five-point central difference of the loss with respect to one element. Its error is of fourth
+/// order.
 fn difference(graph: &Graph, leaves: &Leaves, name: &str, element: usize) -> f64 {
     const STEP: f64 = 1e-3;
     let at = |offset: f64| {
@@ -45,14 +44,14 @@ fn difference(graph: &Graph, leaves: &Leaves, name: &str, element: usize) -> f64
     (8.0 * (at(1.0) - at(-1.0)) - (at(2.0) - at(-2.0))) / (12.0 * STEP)
 }
 
-/// Compares the gradients of the given parameters with differences.
+/// Compares the gradients of the given parameters with central differences.
 fn check(name: &str, graph: &Graph, leaves: &Leaves, loss: ValueId, params: &[(String, ValueId)]) {
     let mut backward = graph.clone();
     let wrt: Vec<_> = params.iter().map(|p| p.1).collect();
     let gradients = append(&mut backward, loss, None, &wrt).unwrap_or_else(|e| panic!("{name}: {e}"));
     for ((param, value), gradient) in params.iter().zip(&gradients) {
         let Some(gradient) = *gradient else {
-            // A loop without a turn reads nothing of its stacked operands.
+            // A loop without iterations does not read its stacked operands.
             assert_eq!(graph.ty(*value).elements(), 0, "{name}: no gradient for {param}\n{backward}");
             continue;
         };
@@ -74,7 +73,7 @@ fn check(name: &str, graph: &Graph, leaves: &Leaves, loss: ValueId, params: &[(S
     }
 }
 
-/// Builds the op of an instance with leaves for its operands: parameters where a gradient is wanted.
+/// Builds the op of an instance with leaves as operands, which are parameters where gradients are checked.
 fn build(
     graph: &mut Graph,
     leaves: &mut Leaves,
@@ -146,8 +145,8 @@ fn a_gradient_for_one_operand_alone_is_the_same() {
     }
 }
 
-/// Returns a position for each variant of [`OpKind`]: a new one must be added here, to `samples`, and then
-/// to the table of cases or to the list of what is not differentiable.
+/// Returns a distinct index for each variant of [`OpKind`]. A new variant must be added here, to `samples`,
+/// and to the table of cases or the list of non-differentiable ops.
 fn position(kind: &OpKind) -> usize {
     match kind {
         OpKind::Input { .. } => 0,
@@ -226,7 +225,8 @@ fn the_seed_scales_the_gradient() {
     assert_eq!(leaves.run(&graph).output("dx").unwrap().to_f64(), [2048.0, -4096.0, 1024.0]);
 }
 
-/// Values with several consumers, at several depths, and a softmax cross-entropy over a normalised layer.
+/// Checks values with several consumers at several depths, and a softmax cross-entropy after layer
+/// normalisation.
 #[test]
 fn compositions_match_central_differences() {
     use gradloom_core::ir::{DType, DotAxes, UnaryOp};
@@ -239,7 +239,7 @@ fn compositions_match_central_differences() {
         let w = leaves.param(&mut b, "w", &[3, 5], &numbers(15));
         let targets = leaves.input(&mut b, "targets", Type::new(DType::I32, [4, 1]), &[0.0, 4.0, 2.0, 2.0]);
 
-        // Layer norm: x is read three times.
+        // Layer normalisation, in which x is read three times.
         let mean = b.reduce_keep(ReduceOp::Sum, x, &[1]);
         let mean = b.mul_number(mean, 1.0 / 3.0);
         let shape = b.shape(x);
@@ -251,13 +251,13 @@ fn compositions_match_central_differences() {
         let inverse = b.unary(UnaryOp::Rsqrt, variance);
         let inverse = b.broadcast(inverse, &shape);
         let normal = b.mul(centred, inverse);
-        // w is read twice: w and wᵀ w.
+        // w is read twice: by this product, and transposed by the next one.
         let axes = DotAxes { lhs_contract: vec![1], rhs_contract: vec![0], ..DotAxes::default() };
         let scores = b.dot(normal, w, axes.clone());
         let gram = b.dot(scores, w, DotAxes { lhs_contract: vec![1], rhs_contract: vec![1], ..axes });
         let energy = b.mul(gram, x);
         let energy = b.reduce(ReduceOp::Sum, energy, &[0, 1]);
-        // Cross-entropy; the maximum only shifts and is detached.
+        // Cross-entropy. The maximum is only a shift and is detached.
         let shape = b.shape(scores);
         let top = b.reduce_keep(ReduceOp::Max, scores, &[1]);
         let top = b.unary(UnaryOp::Detach, top);
