@@ -1,5 +1,5 @@
-//! Places that are not chosen do not matter: NaN and inf in ignored, masked, padded or clamped places change
-//! neither values nor gradients, bit for bit.
+//! Elements that are not selected do not matter: NaN and infinity in ignored, masked, padded or clamped
+//! elements change neither values nor gradients, bit for bit.
 
 use super::{Value, drawn, floats, ints, run_as};
 use gradloom_core::ir::{DType, Type};
@@ -10,13 +10,13 @@ const ANY: &[f64] = &[f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 3e38, -3e38];
 type Function = Box<dyn Fn(&[Tensor]) -> Tensor>;
 type OfRows = fn(Tensor) -> Tensor;
 
-/// A function with places of its inputs that must not matter.
+/// A function, and elements of its inputs that must not matter.
 struct Case {
     name: String,
     inputs: Vec<Value>,
-    /// Pairs of an input and an element.
+    /// Elements to poison, as pairs of an input and an index.
     ignored: Vec<(usize, usize)>,
-    /// The numbers that are put there.
+    /// Numbers that replace the elements.
     poisons: Vec<f64>,
     training: bool,
     f: Function,
@@ -49,7 +49,7 @@ impl Case {
         self
     }
 
-    /// Computes the value, then the gradient of each input of floats.
+    /// Computes the value, and the gradient of each float input.
     fn run(&self, inputs: &[Value]) -> Vec<Vec<f64>> {
         let found = run_as(self.training, inputs, |x| {
             let y = (self.f)(x);
@@ -60,7 +60,7 @@ impl Case {
         found.into_iter().map(|tensor| tensor.to_f64()).collect()
     }
 
-    /// Poisons each place alone, and all at once; returns the number of comparisons.
+    /// Poisons each element alone and all together. Returns the number of comparisons.
     fn check(&self) -> usize {
         let want = self.run(&self.inputs);
         let finite = want[1..].iter().flatten().all(|x| x.is_finite());
@@ -92,7 +92,7 @@ fn bools(shape: &[usize], data: &[f64]) -> Value {
     Value { ty: Type::new(DType::Bool, shape), data: data.to_vec() }
 }
 
-/// Checks them all and prints how many comparisons that was.
+/// Checks all cases, and prints the number of comparisons.
 fn check_all(cases: &[Case]) {
     let count: usize = cases.iter().map(Case::check).sum();
     println!("{} cases, {count} comparisons", cases.len());
@@ -138,7 +138,7 @@ fn ignored_targets_and_classes_without_a_target() {
 fn what_losses_clamp() {
     let zeros = || floats(&[4], &[0.3, 0.0, 0.2, 0.0]);
     let cases = [
-        // Far on the right side.
+        // Predictions far on the correct side of the margin.
         case(
             "hinge",
             vec![floats(&[4], &[0.5, 7.0, -0.5, 9.0]), floats(&[4], &[1.0; 4])],
@@ -162,7 +162,7 @@ fn what_losses_clamp() {
         .only(&[f64::INFINITY, f64::NEG_INFINITY]),
     ];
     check_all(&cases);
-    // Far from the target there is a slope of a constant size.
+    // Far from the target, the slope is constant.
     for (name, f) in [
         ("huber", (|x, y| x.huber_loss(y, 1.0)) as fn(Tensor, Tensor) -> Tensor),
         ("smooth_l1", |x, y| x.smooth_l1_loss(y, 0.5)),
@@ -179,7 +179,8 @@ fn what_losses_clamp() {
     }
 }
 
-/// PyTorch's `binary_cross_entropy`, value and gradient, at and beside the ends.
+/// Compares `bce_loss` and its gradients with PyTorch's `binary_cross_entropy` at probabilities of, and close
+/// to, 0 and 1.
 #[test]
 fn bce_of_saturated_probabilities() {
     let probabilities = [0.0, 1.0, 0.25, 1e-20, 1e-13, 1.0 - 1e-13, 1e-9, 0.5];
@@ -199,7 +200,7 @@ fn bce_of_saturated_probabilities() {
             }
         }
     }
-    // Behind a sigmoid that has come to an end, nothing is left of it.
+    // Where a sigmoid saturates, its gradient is 0.
     let case = case("bce of sigmoids", vec![floats(&[3], &[800.0, -800.0, 0.5])], [], |x| {
         x[0].sigmoid().bce_loss(1.0 - x[0].detach().gt(0.0).cast(DType::F32))
     });
@@ -211,7 +212,7 @@ fn bce_of_saturated_probabilities() {
 #[test]
 fn clamped_places_of_activations() {
     type Activation = fn(Tensor) -> Tensor;
-    // The function, what it is at -inf and inf, and its slopes there.
+    // The function, its values at -inf and inf, and its slopes there.
     let table: &[(&str, Activation, [f64; 2], [f64; 2])] = &[
         ("relu", Tensor::relu, [0.0, f64::INFINITY], [0.0, 1.0]),
         ("relu6", Tensor::relu6, [0.0, 6.0], [0.0, 0.0]),
@@ -241,7 +242,7 @@ fn clamped_places_of_activations() {
             assert_eq!(found[1], slopes, "{name}");
         }
     }
-    // The gradient of a weight leaves out what it is not multiplied with.
+    // The gradient of a weight excludes elements that are not multiplied by it.
     let x = floats(&[3], &[2.0, -1.0, 5.0]);
     let prelu = case("prelu", vec![x, floats(&[1], &[0.25])], [], |x| x[0].prelu(x[1]).minimum(3.0));
     let mut far = prelu.inputs.clone();
@@ -252,7 +253,7 @@ fn clamped_places_of_activations() {
 #[test]
 fn masked_reductions() {
     let mut cases = Vec::new();
-    // A mask of a row, of two rows, and of a row as a whole.
+    // The second row is masked entirely, the others in part.
     let mask = [1.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0];
     let hidden: Vec<_> = (0..9).filter(|&i| mask[i] == 1.0).map(|i| (0, i)).collect();
     let reductions: &[(&str, f64, OfRows)] = &[
@@ -283,7 +284,7 @@ fn masked_reductions() {
         let inputs = vec![drawn(&[3, 3], 5), bools(&[3, 3], &mask)];
         cases.push(case(name, inputs, hidden.clone(), move |x| f(x[0].masked_fill(x[1], fill))));
     }
-    // A row of nothing, whose logarithm is -inf, is then left out.
+    // The logarithm of the fully masked row is -inf; the row is then excluded.
     let inputs = vec![drawn(&[3, 3], 5), bools(&[3, 3], &mask)];
     cases.push(case("logsumexp of nothing", inputs, hidden, |x| {
         let sums = x[0].masked_fill(x[1], f64::NEG_INFINITY).logsumexp_axes(-1);
@@ -298,7 +299,7 @@ fn masked_reductions() {
     cases.push(case("triu", square(), below, |x| x[0].triu(0)));
     cases.push(case("dropout of all", square(), (0..9).map(|i| (0, i)), |x| x[0].dropout(1.0)).training());
     check_all(&cases);
-    // Of a mask that the function draws itself: what it leaves out is found by its gradient.
+    // Dropout draws its own mask: the dropped elements are those with a gradient of 0.
     let drops = case("dropout", vec![drawn(&[64], 7)], [], |x| x[0].dropout(0.5)).training();
     let kept = drops.run(&drops.inputs)[1].clone();
     let dropped: Vec<_> = (0..64).filter(|&i| kept[i] == 0.0).map(|i| (0, i)).collect();
@@ -325,12 +326,12 @@ fn norms_of_zeros_have_gradients_of_zero() {
     }
 }
 
-/// Returns the queries [2, 4, 3, 2], keys and values [2, 2, 5, 2]: two query heads share a key head.
+/// Returns queries [2, 4, queries, 2] and keys and values [2, 2, keys, 2]: two query heads share a key head.
 fn heads(queries: usize, keys: usize) -> Vec<Value> {
     vec![drawn(&[2, 4, queries, 2], 1), drawn(&[2, 2, keys, 2], 2), drawn(&[2, 2, keys, 2], 3)]
 }
 
-/// Returns the elements of position `at` in all batches and heads of an input.
+/// Returns the elements at position `at` in all batches and heads of an input.
 fn position(input: usize, value: &Value, at: usize) -> Vec<(usize, usize)> {
     let (length, depth) = (value.ty.shape[2], value.ty.shape[3]);
     let all = 0..value.data.len();
@@ -345,7 +346,7 @@ fn keys_that_no_query_sees_and_queries_that_see_none() {
     let query = |at: usize| position(0, &inputs[0], at);
     let attend = |x: &[Tensor], options: AttentionOptions| x[0].attention(x[1], x[2], options);
     let mut cases = Vec::new();
-    // Kept whole, and by the matrix of scores.
+    // As a single op, and by the matrix of scores.
     let lengths = ints(&[2], &[3.0, 3.0]);
     for window in [None, Some(100)] {
         let with = move |mut options: AttentionOptions| {
@@ -369,7 +370,8 @@ fn keys_that_no_query_sees_and_queries_that_see_none() {
             attend(x, with(AttentionOptions::causal()))
         }));
     }
-    // A key that is padding, as a row of each sequence; a query that is.
+    // A mask of padding keys, with a row for each sequence; then masks and a bias that exclude a key and a
+    // query.
     let padding = bools(&[2, 1, 1, keys], &[1.0, 1.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 0.0]);
     let with_mask = [inputs.clone(), vec![padding]].concat();
     cases.push(case("mask of keys", with_mask, [key(2), key(4)].concat(), move |x| {
@@ -394,7 +396,8 @@ fn keys_that_no_query_sees_and_queries_that_see_none() {
     check_all(&cases);
 }
 
-/// A fully padded row whose bias is the lowest number sees all keys alike, as in PyTorch.
+/// Checks that a query whose bias is the lowest number for all keys attends to all keys equally, as in
+/// PyTorch.
 #[test]
 fn a_bias_of_the_lowest_number() {
     let lowest = f64::from(f32::MIN);
@@ -415,7 +418,7 @@ fn a_bias_of_the_lowest_number() {
             }
         }
     }
-    // Where only hidden keys have better scores.
+    // Only masked keys have higher scores.
     let inputs = [heads(2, 3), vec![floats(&[2, 3], &[lowest; 6]), bools(&[3], &[1.0, 1.0, 0.0])]].concat();
     let found = run_as(false, &inputs, |x| {
         vec![x[0].attention(x[1], x[2], AttentionOptions::full().bias(x[3]).mask(x[4]))]
@@ -423,7 +426,7 @@ fn a_bias_of_the_lowest_number() {
     let got = found.unwrap()[0].to_f64();
     let want = (inputs[2].data[0] + inputs[2].data[2]) / 2.0;
     assert!((got[0] - want).abs() < 1e-12, "{got:?}");
-    // The first row of causal softmax is its diagonal, as low as it may be.
+    // The first row of a causal softmax has only its diagonal element, which is the lowest number.
     let rows = floats(&[2, 2], &[lowest, 0.0, 0.0, 0.0]);
     let found = run_as(false, &[rows], |x| vec![x[0].softmax_causal()]).unwrap();
     assert_eq!(found[0].to_f64(), [1.0, 0.0, 0.5, 0.5]);

@@ -1,4 +1,4 @@
-//! Picking along an axis.
+//! Picking elements along an axis.
 
 use super::{Value, assert_near, check_gradients, drawn, error, floats, ints, run, value};
 use gradloom_core::error::ErrorKind;

@@ -1,4 +1,4 @@
-//! Stacking.
+//! Stacking tensors.
 
 use super::{assert_near, check_gradients, drawn, error, floats, ints, value};
 use gradloom_core::ir::DType;

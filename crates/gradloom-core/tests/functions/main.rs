@@ -1,5 +1,5 @@
-//! Functions that are composed of ops, against formulas in float64 that are written out here, and their
-//! gradients against central differences.
+//! Compares functions that are composed of ops with formulas in f64 that are written out here, and their
+//! gradients with central differences.
 
 mod activations;
 mod alike;
@@ -20,7 +20,6 @@ use gradloom_core::reference::{HostTensor, evaluate};
 use gradloom_core::trace::{Input, Tensor, gradients, trace};
 use gradloom_testing::random::Random;
 
-/// A value of an input.
 #[derive(Clone)]
 struct Value {
     ty: Type,
@@ -35,19 +34,19 @@ fn ints(shape: &[usize], data: &[f64]) -> Value {
     Value { ty: Type::new(DType::I32, shape), data: data.to_vec() }
 }
 
-/// Draws numbers in -2..2, the same at every call.
+/// Draws uniform numbers in -2..2, which are the same for the same seed.
 fn drawn(shape: &[usize], seed: u64) -> Value {
     let mut random = Random::new(seed);
     let data: Vec<f64> = (0..shape.iter().product()).map(|_| random.uniform(-2.0, 2.0)).collect();
     floats(shape, &data)
 }
 
-/// Runs a function of tensors in float64.
+/// Evaluates a function of tensors in f64.
 fn run(values: &[Value], f: impl Fn(&[Tensor]) -> Vec<Tensor>) -> Result<Vec<HostTensor>> {
     run_as(false, values, f)
 }
 
-/// Runs a function of tensors in float64, of a training loss or not.
+/// Evaluates a function of tensors in f64, as a training loss if `training` is true.
 fn run_as(training: bool, values: &[Value], f: impl Fn(&[Tensor]) -> Vec<Tensor>) -> Result<Vec<HostTensor>> {
     let input = |(i, value): (usize, &Value)| Input { name: i.to_string(), ty: value.ty.clone() };
     let inputs: Vec<Input> = values.iter().enumerate().map(input).collect();
@@ -60,14 +59,14 @@ fn run_as(training: bool, values: &[Value], f: impl Fn(&[Tensor]) -> Vec<Tensor>
             let value: &Value = &values[name.parse::<usize>().unwrap()];
             Some(HostTensor::from_f64(ty.clone(), value.data.iter().copied()))
         }
-        // The key of the random numbers.
+        // Seed and step of the random numbers.
         OpKind::Scalar { dtype, .. } => Some(HostTensor::from_f64(Type::scalar(*dtype), [7.0])),
         _ => None,
     };
     Ok(evaluate(&traced.graph, &leaf)?.outputs.into_iter().map(|(_, tensor)| tensor).collect())
 }
 
-/// Returns the one result of a function.
+/// Returns the single result of a function.
 #[track_caller]
 fn value(values: &[Value], f: impl Fn(&[Tensor]) -> Tensor) -> HostTensor {
     run(values, |x| vec![f(x)]).unwrap_or_else(|error| panic!("{error}")).remove(0)
@@ -93,8 +92,8 @@ fn assert_near(got: &HostTensor, shape: &[usize], want: &[f64], tolerance: f64) 
     }
 }
 
-/// Compares the gradients of `sum(f(x) · weights)` with respect to each f32 input with the five-point central
-/// difference, whose error is of fourth order.
+/// Compares the gradients of `sum(f(x) · weights)` with respect to each f32 input with five-point central
+/// differences, whose error is of fourth order.
 #[track_caller]
 fn check_gradients(values: &[Value], f: impl Fn(&[Tensor]) -> Tensor) {
     const STEP: f64 = 1e-3;

@@ -1,5 +1,5 @@
-//! Functions of floats of 16 bits compute in f32 and round once, at their end: the result is that of the same
-//! numbers in f32, rounded, and the gradient is that in f32.
+//! Functions of 16-bit floats compute in f32 and round once, at their end: the result equals the rounded
+//! result of the same numbers in f32, and the gradient equals the gradient in f32.
 
 use super::{Value, drawn, floats, ints, run};
 use gradloom_core::ir::DType;
@@ -12,7 +12,7 @@ type Function = Box<dyn Fn(&[Tensor]) -> Tensor>;
 struct Case {
     name: String,
     inputs: Vec<Value>,
-    /// True if it is also checked with other magnitudes than 1.
+    /// True if the case is also checked with inputs of other magnitudes.
     scales: bool,
     f: Function,
 }
@@ -22,13 +22,13 @@ fn case(name: &str, inputs: Vec<Value>, f: impl Fn(&[Tensor]) -> Tensor + 'stati
 }
 
 impl Case {
-    /// Compares numbers only as they are, as for probabilities and logarithms of them.
+    /// Checks the case without scaling its inputs, such as probabilities and their logarithms.
     fn unscaled(mut self) -> Self {
         self.scales = false;
         self
     }
 
-    /// Compares with f32 for each magnitude; returns the number of comparisons.
+    /// Compares with f32 for each magnitude. Returns the number of comparisons.
     fn check(&self, dtype: DType) -> usize {
         let scales: &[f64] = if self.scales { &[1.0, 300.0, 3e-3] } else { &[1.0] };
         for &scale in scales {
@@ -75,7 +75,7 @@ fn is_float(x: &Tensor) -> bool {
     x.dtype().is_float()
 }
 
-/// Draws probabilities.
+/// Draws numbers in 0..1.
 fn shares(shape: &[usize], seed: u64) -> Value {
     let mut value = drawn(shape, seed);
     value.data.iter_mut().for_each(|x| *x = (*x + 2.0) / 4.0);
@@ -259,6 +259,6 @@ fn squares_and_counts_beyond_16_bits() {
     // More elements than the largest f16.
     assert_eq!(narrow(&[1.0; 70_000], Tensor::mean), [1.0]);
     assert_eq!(narrow(&[2.0; 70_000], |x| x.norm(1.0) * 0.25), [f64::INFINITY]);
-    // A call's result is rounded before the next one.
+    // The result of a call is rounded before the next call.
     assert_eq!(narrow(&[300.0], |x| x.square().sqrt()), [f64::INFINITY]);
 }

@@ -26,7 +26,7 @@ fn layer_norm_by_its_formula() {
 
 #[test]
 fn a_weight_of_another_width_is_named() {
-    // Both would broadcast: the first one to more elements than the input has.
+    // Both weights would broadcast, the first one to a shape larger than the input.
     for (x, weight) in [(floats(&[2, 1], &[0.0; 2]), drawn(&[8], 1)), (drawn(&[2, 8], 1), drawn(&[1], 1))] {
         let text = error(&[x, weight], |x| x[0].layer_norm(x[1], 1e-5)).to_string();
         assert!(text.contains("`layer_norm` of [2, ") && text.contains("the weight is ["), "{text}");

@@ -1,11 +1,11 @@
-//! Maxima of windows: of equal elements the first in row-major order gets the gradient, padding none.
+//! Maximum pooling: of equal elements, the first in row-major order gets the gradient, and padding gets none.
 
 use super::{Value, floats, run_as};
 use gradloom_core::trace::{PoolOptions, Tensor, gradients};
 use gradloom_testing::random::Random;
 
-/// Computes the maximum of each window of an image and the gradient of `sum(y · (1, 2, ..))`, by PyTorch's
-/// loop: a later element wins if it is larger, or the first NaN.
+/// Computes the maximum of each window of an image, and the gradient of `sum(y · (1, 2, ..))`, by PyTorch's
+/// loop: a later element wins if it is larger, or if it is the first NaN.
 fn by_loops(image: &[f64], [height, width]: [usize; 2], windows: &[[usize; 4]]) -> (Vec<f64>, Vec<f64>) {
     let (mut values, mut slopes) = (Vec::new(), vec![0.0; height * width]);
     for (number, &[top, bottom, left, right]) in windows.iter().enumerate() {
@@ -27,7 +27,7 @@ fn found(image: &Value, f: impl Fn(Tensor) -> Tensor) -> [Vec<f64>; 2] {
         let count = y.shape().elements();
         let weights: Vec<f32> = (0..count).map(|i| 1.0 + i as f32).collect();
         let weights = gradloom_core::trace::literal(&weights, y.shape());
-        // What is infinite or NaN is not multiplied.
+        // Only finite elements are multiplied in the first term, and only others in the second.
         let loss =
             (y.is_finite().select(y, 0.0) * weights).sum() + y.is_finite().select(0.0, y * weights).sum();
         vec![y, gradients(loss, [x[0]])[0]]
@@ -43,10 +43,10 @@ fn assert_same(got: &[f64], want: &[f64], what: &str) {
     assert!(same, "{what}: {got:?}, not {want:?}");
 }
 
-/// Draws an image of few different elements, so that there are ties.
+/// Draws an image with few distinct elements, so that there are ties.
 fn image(random: &mut Random, shape: [usize; 2]) -> Value {
     let kinds = [-1.0, 0.0, 0.0, 2.0, f64::NEG_INFINITY, f64::NEG_INFINITY, f64::NAN, f64::INFINITY];
-    // Images of numbers, of numbers and -inf, and of everything.
+    // Images of finite numbers, of finite numbers and -inf, and of all kinds.
     let among = [4, 6, 6, 8][(random.uniform(0.0, 4.0)) as usize];
     let mut pick = || kinds[random.uniform(0.0, among as f64) as usize];
     let data: Vec<f64> = (0..shape[0] * shape[1]).map(|_| pick()).collect();

@@ -1,4 +1,4 @@
-//! Normal numbers and classes drawn from logits.
+//! Normally distributed numbers, and classes drawn from logits.
 
 use super::{Value, assert_near, error, floats, ints, run, value};
 use gradloom_core::ir::DType;
@@ -10,11 +10,11 @@ fn randn_is_normal() {
     let mut x = value(&[], |_| randn([COUNT])).to_f64();
     assert!(x.iter().all(|v| v.is_finite() && v.abs() < 5.8));
     let moment = |power: i32| x.iter().map(|v| v.powi(power)).sum::<f64>() / COUNT as f64;
-    // Five standard deviations of the mean of so many.
+    // Five standard deviations of the mean.
     let bound = 5.0 / (COUNT as f64).sqrt();
     assert!(moment(1).abs() < bound && (moment(2) - 1.0).abs() < bound * 2f64.sqrt());
     assert!(moment(3).abs() < bound * 15f64.sqrt() && (moment(4) - 3.0).abs() < bound * 96f64.sqrt());
-    // The largest distance to the distribution function: Kolmogorov and Smirnov, 0.1% level.
+    // The largest distance to the distribution function (Kolmogorov-Smirnov test at the 0.1% level).
     x.sort_by(f64::total_cmp);
     let below = |v: f64| 0.5 * libm::erfc(-v * std::f64::consts::FRAC_1_SQRT_2);
     let distance = x
@@ -27,7 +27,7 @@ fn randn_is_normal() {
 
 #[test]
 fn randn_is_the_transform_of_its_uniform_numbers() {
-    // Each source of random numbers has its own place, counted from 0 in each trace.
+    // Each source of random numbers has its own site, counted from 0 in each trace.
     let uniforms = run(&[], |_| vec![uniform([3, 5]), uniform([3, 5])]).unwrap();
     let (u, v) = (uniforms[0].to_f64(), uniforms[1].to_f64());
     let want: Vec<f64> = std::iter::zip(u, v)
@@ -39,7 +39,7 @@ fn randn_is_the_transform_of_its_uniform_numbers() {
     assert_near(&value(&[], |_| randn([2, 0])), &[2, 0], &[], 0.0);
 }
 
-/// Returns many rows of the same logits.
+/// Returns `count` rows of the same logits.
 fn rows(count: usize, logits: &[f64]) -> Value {
     floats(&[count, logits.len()], &logits.repeat(count))
 }
@@ -62,13 +62,13 @@ fn classes_come_as_often_as_softmax_says() {
             chi_squared += (seen - expected).powi(2) / expected;
         }
     }
-    // Three degrees of freedom, 0.1% level.
+    // Chi-squared test with three degrees of freedom at the 0.1% level.
     assert!(chi_squared < 16.3, "{chi_squared}: {seen:?}");
 }
 
 #[test]
 fn classes_along_any_axis() {
-    // One class stands out by more than the noise can make up for, whose range is -2.9 to 16.
+    // The logit of one class exceeds the others by more than the range of the noise, -2.9 to 16.
     let x = [floats(&[2, 3, 1], &[0.0, 90.0, 0.0, 90.0, 0.0, 0.0])];
     assert_near(&value(&x, |x| x[0].categorical(1)), &[2, 1], &[1.0, 0.0], 0.0);
 

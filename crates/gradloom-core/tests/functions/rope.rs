@@ -2,7 +2,7 @@
 
 use super::{assert_near, check_gradients, drawn, error, floats, ints, value};
 
-/// Turns each pair of elements of the halves by its own angle.
+/// Rotates each pair of elements of the two halves by its angle.
 fn turned(x: &[f64], time: usize, depth: usize, base: f64) -> Vec<f64> {
     let half = depth / 2;
     let mut y = vec![0.0; x.len()];
@@ -24,7 +24,7 @@ fn pairs_turn_by_their_angles() {
         for base in [10_000.0, 3.0] {
             let x = drawn(shape, 8);
             let want = turned(&x.data, time, depth, base);
-            // The angles' cosines and sines are constants in float32.
+            // The cosines and sines of the angles are f32 constants.
             assert_near(&value(&[x], |x| x[0].rope(base)), shape, &want, 2e-7);
         }
     }
@@ -33,7 +33,7 @@ fn pairs_turn_by_their_angles() {
 
 #[test]
 fn products_depend_on_distances_alone() {
-    // Queries and keys that are the same at every position.
+    // Queries and keys are the same at every position.
     let (q, k) = (drawn(&[1, 6], 1), drawn(&[1, 6], 2));
     let scores = value(&[q, k], |x| {
         let [q, k] = [x[0], x[1]].map(|t| t.broadcast_to([5, 6]).rope(100.0));

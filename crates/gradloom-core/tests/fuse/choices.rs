@@ -1,5 +1,5 @@
-//! Choices of fusion where more than one way is right: which kernels share a launch, which values are kept
-//! and which are computed again, and when kernels run.
+//! Choices of fusion where several are correct: which kernels share a launch, which values are stored or
+//! recomputed, and when kernels run.
 
 use super::kernels::{body, kernels, loads};
 use super::{fused, graph};
@@ -7,8 +7,7 @@ use gradloom_core::fuse::Fusion;
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::Kernel;
 
-/// Builds three products of `left` and `right` operands by number, as in `dot %3, %4`, over four square
-/// leaves.
+/// Builds three products, each of the values with the given numbers, over four square leaves.
 fn products(operands: [[usize; 2]; 3]) -> Graph {
     let mut text: String = (0..4).map(|i| format!("%{i}: f32[4, 4] = input \"x{i}\"\n")).collect();
     for (i, [left, right]) in operands.into_iter().enumerate() {
@@ -65,7 +64,8 @@ fn a_table_of_constants_is_a_kernel_of_its_own_that_runs_once() {
     assert_eq!(kernels(&graph), ["map", "map"]);
     let fused = fused(&graph, Fusion::On);
     assert_eq!(fused.kernels.iter().map(|kernel| kernel.once).collect::<Vec<_>>(), [true, false]);
-    // A position itself is no table: comparing it is cheaper than reading what the comparison gave.
+    // Positions themselves are not precomputed: comparing them is cheaper than loading the result of the
+    // comparison.
     let light = graph_with_light_positions();
     assert_eq!(kernels(&light), ["map"]);
 }
@@ -103,7 +103,7 @@ fn a_concat_of_sums_is_written_by_those_that_compute_them_only_if_nobody_else_ne
     assert!(read.contains(&"concat".to_string()), "{read:?}");
 }
 
-/// Builds `x · f(f(..f(s)))` with so many functions of one number.
+/// Builds `x · f(f(..f(s)))`, with `functions` applications of f to the scalar s.
 fn scaled_by_a_number_of(functions: usize) -> Graph {
     let mut text = "%0: f32[8, 8] = input \"x\"\n%1: f32[] = input \"s\"\n".to_string();
     for i in 0..functions {
@@ -122,7 +122,7 @@ fn scaled_by_a_number_of(functions: usize) -> Graph {
 fn a_number_is_computed_where_it_is_used_unless_that_takes_long() {
     assert_eq!(kernels(&scaled_by_a_number_of(8)), ["map"]);
     assert_eq!(kernels(&scaled_by_a_number_of(9)), ["map", "map"]);
-    // Two users: it is computed once.
+    // With two users, it is computed once.
     let shared = graph(
         r#"
         %0: f32[4] = input "x"
@@ -174,8 +174,8 @@ fn kernels_that_read_the_same_are_one_and_so_are_single_numbers() {
     assert_eq!(kernels(&apart), ["map", "map"], "they read nothing in common");
 }
 
-/// Builds an attention over [batch, heads, time, depth], whose results go where the given permutations of
-/// their axes put them.
+/// Builds an attention over [batch, heads, time, depth], whose result is read under each of the given
+/// permutations of its axes.
 fn attention_seen_as(perms: &[[usize; 4]]) -> Graph {
     let mut text: String = ["q", "k", "v"]
         .iter()
@@ -197,7 +197,7 @@ fn attention_seen_as(perms: &[[usize; 4]]) -> Graph {
 
 #[test]
 fn attention_writes_its_result_in_the_order_in_which_all_read_it() {
-    // The copy that the reshape would need is not there: it is a view of what was written in that order.
+    // The reshape needs no copy, as it is a view of the result in that order.
     let reads = |graph: &Graph| {
         let kernels = fused(graph, Fusion::On).kernels;
         assert_eq!(kernels[0].kernel.name(), "attention");
@@ -207,12 +207,12 @@ fn attention_writes_its_result_in_the_order_in_which_all_read_it() {
     assert_eq!(kernels(&heads_beside_each_other), ["attention", "map"]);
     assert!(!reads(&heads_beside_each_other));
     assert!(!reads(&attention_seen_as(&[[0, 2, 1, 3], [0, 2, 1, 3]])));
-    // Two that disagree, or an order that would take rows apart: as it is.
+    // If two permutations disagree, or one would split rows, the result keeps its order.
     assert!(reads(&attention_seen_as(&[[0, 2, 1, 3], [1, 0, 2, 3]])));
     assert!(reads(&attention_seen_as(&[[0, 1, 3, 2]])));
 }
 
-/// Builds `dot(v², w) + v` where v is the sine of a sum of so many inputs.
+/// Builds `dot(v², w) + v`, where v is the sine of the sum of `inputs` inputs.
 fn skip_connection_from_a_sum_of(inputs: usize) -> Graph {
     let mut text: String = (0..inputs).map(|i| format!("%{i}: f32[8, 8] = input \"x{i}\"\n")).collect();
     let mut next = inputs;
@@ -232,7 +232,7 @@ fn skip_connection_from_a_sum_of(inputs: usize) -> Graph {
 
 #[test]
 fn what_is_far_away_is_computed_again_from_a_few_inputs_and_kept_otherwise() {
-    // Keeping a value costs five reads of it, besides those of writing it and reading it once.
+    // Keeping a value costs five reads of it, in addition to writing it and reading it once.
     for (inputs, stored) in [(1, 1), (2, 1), (5, 1), (7, 2)] {
         let graph = skip_connection_from_a_sum_of(inputs);
         assert_eq!(kernels(&graph), ["map", "dot with epilogue"]);
@@ -279,7 +279,7 @@ fn what_can_trap_is_not_left_to_the_updates() {
     assert_eq!(when, [("gather", false), ("map", true)]);
 }
 
-/// The gradient of a bias, beside a loop that reads the same cotangent.
+/// Checks the gradient of a bias next to a loop that reads the same cotangent.
 #[test]
 fn sums_over_rows_follow_a_product_or_join_a_loop_that_reads_it() {
     let product = r#"%0: f32[6, 4] = input "x"

@@ -1,4 +1,4 @@
-//! Users' ops: kernels of their own, whatever they read.
+//! User-defined ops, each of which is a separate kernel whatever it reads.
 
 use super::{fused, meaning};
 use gradloom_core::fuse::Fusion;
@@ -6,7 +6,7 @@ use gradloom_core::ir::{CustomOp, DType, Graph, Slice, SliceMut, Type, TypeError
 use gradloom_core::reference::HostTensor;
 use std::sync::Arc;
 
-/// Reads nothing and gives 0, 1, 2, 3.
+/// An op without operands that returns 0, 1, 2, 3.
 #[derive(Debug)]
 struct Count;
 

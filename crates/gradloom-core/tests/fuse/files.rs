@@ -1,7 +1,7 @@
-//! Graphs in `tests/files/fuse/*.txt` with their kernels, reviewed by eye.
+//! Graphs in `tests/files/fuse/*.txt` with their kernels, which were reviewed by hand.
 //!
-//! A file has a graph, then a line `---`, then the kernels. `UPDATE=1 cargo test -p gradloom-core` writes the
-//! kernels anew.
+//! A file contains a graph, a line `---`, and the kernels. `UPDATE=1 cargo test -p gradloom-core` rewrites
+//! the kernels.
 
 use super::{fused, meaning};
 use gradloom_core::fuse::Fusion;

@@ -1,4 +1,4 @@
-//! Kernels that the general rules find. Every graph's kernels are evaluated in float64, too.
+//! Kernels that the general rules form. The kernels of every graph are also evaluated in f64.
 
 use super::{fused, graph, meaning};
 use gradloom_core::fuse::Fusion;
@@ -8,7 +8,7 @@ use gradloom_core::nn::{LayerNorm, Linear};
 use gradloom_core::passes;
 use gradloom_core::trace::{Input, Tensor, f32, gradients, i32, trace};
 
-/// Returns a traced graph after the passes, whose results are outputs.
+/// Returns a traced graph after the passes, with its results as outputs.
 fn traced(inputs: &[Input], build: impl FnOnce(&[Tensor]) -> Vec<Tensor>) -> Graph {
     traced_with(&(), inputs, build)
 }
@@ -26,7 +26,7 @@ fn traced_with(
     passes::run(graph).0
 }
 
-/// Returns the names of the kernels, in order; groups with their size.
+/// Returns the names of the kernels in order. The name of a group includes its size.
 #[track_caller]
 pub(super) fn kernels(graph: &Graph) -> Vec<String> {
     meaning::check(graph, 7);
@@ -65,8 +65,8 @@ fn layer_norm_is_one_row_kernel_each_way() {
         let [dx, dw, db] = gradients((y * x[1]).sum(), [x[0], norm.weight.tensor(), norm.bias.tensor()]);
         vec![y, dx, dw, db]
     });
-    // Nothing stands between the two ways here, so that they are one; gradients of gain and bias are sums
-    // over its rows.
+    // Nothing separates the forward and backward pass here, so they are one kernel; the gradients of gain and
+    // bias are sums over its rows.
     assert_eq!(kernels(&both), ["row"]);
     let body = body(&both, 0);
     assert_eq!(body.stores.iter().filter(|s| matches!(s, Store::ColumnReduce { .. })).count(), 2);
@@ -83,7 +83,7 @@ fn softmax_and_cross_entropy_are_one_row_kernel_each_way() {
     assert_eq!(kernels(&softmax), ["row"]);
 
     let loss = traced(&[f32("x", [10, 20]), i32("t", [10])], |x| {
-        // A map before it, as a product would be in a model.
+        // A map precedes the loss, in place of a model's product.
         let logits = x[0] * 2.0;
         let loss = logits.cross_entropy(x[1]);
         let [dx] = gradients(loss, [x[0]]);
@@ -117,7 +117,7 @@ fn the_backward_pass_computes_the_activation_again_from_one_stored_value() {
     });
     let names = kernels(&graph);
     assert_eq!(names, ["dot with epilogue", "dot with epilogue", "dot with epilogue", "dot"], "{graph}");
-    // The activation, and what its gradient follows from.
+    // The activation, and the value from which its gradient is computed.
     assert_eq!(body(&graph, 0).stores.len(), 2, "{}", body(&graph, 0));
     assert_eq!(loads(&body(&graph, 2)), 1, "{}", body(&graph, 2));
     assert!(
@@ -188,7 +188,7 @@ fn a_long_sum_is_left_to_many_tasks() {
     assert_eq!(loads(&body), 1, "an element for each position:\n{body}");
 }
 
-/// Splitting it would take its exponentials apart from its sum.
+/// Splitting the row would separate the exponentials from their sum.
 #[test]
 fn the_softmax_of_a_single_row_of_thousands_is_one_kernel() {
     for columns in [1, 2_000, 10_000] {
@@ -199,7 +199,7 @@ fn the_softmax_of_a_single_row_of_thousands_is_one_kernel() {
 
 #[test]
 fn what_stands_between_two_kernels_keeps_them_apart() {
-    // The sum needs the product, which needs the map: the two maps cannot be one kernel.
+    // The sum needs the product, which needs the exponential: the two maps cannot be one kernel.
     let graph = graph(
         r#"
         %0: f32[4, 4] = input "x"
@@ -246,7 +246,8 @@ fn bools_are_gathered_and_not_summed() {
 
 #[test]
 fn an_update_stays_out_of_a_group_that_reads_what_it_overwrites() {
-    // The second reads the first's target in another order: one launch could not write it in place.
+    // The second update reads the target of the first one in another order, so one launch could not write it
+    // in place.
     let graph = graph(
         r#"
         %0: f32[4, 4] = param "w"

@@ -1,4 +1,4 @@
-//! Fusion: which kernels come out, and that they mean what the graph meant.
+//! Fusion: the resulting kernels, and that they compute what the graph computes.
 
 mod choices;
 mod custom;

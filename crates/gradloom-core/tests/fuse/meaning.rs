@@ -1,4 +1,4 @@
-//! Kernels, fused or not, compute in float64 what the graph computes.
+//! Kernels, fused or not, compute the values of the graph in f64.
 
 use super::{fused, generate::generate, graph};
 use gradloom_core::fuse::Fusion;
@@ -7,7 +7,7 @@ use gradloom_core::passes;
 use gradloom_core::reference::{Evaluation, HostTensor, evaluate, evaluate_fused};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Draws values for a leaf from its name.
+/// Draws values for a leaf, which depend on the seed and the leaf's name.
 fn leaf(seed: u64, kind: &OpKind) -> Option<HostTensor> {
     let (name, ty) = match kind {
         OpKind::Input { name, ty } | OpKind::Param { name, ty } | OpKind::State { name, ty, .. } => {
@@ -22,7 +22,7 @@ fn leaf(seed: u64, kind: &OpKind) -> Option<HostTensor> {
     let count = ty.elements();
     let values: Vec<f64> = match ty.dtype {
         DType::F32 | DType::F16 | DType::BF16 => (0..count).map(|_| random.uniform(-2.0, 2.0)).collect(),
-        // Small, so that they can index.
+        // Small, so that they are valid indices.
         DType::I32 | DType::U32 | DType::Bool | DType::U8 | DType::I64 => {
             (0..count).map(|_| random.below(2) as f64).collect()
         }
@@ -51,7 +51,7 @@ fn same(got: &Evaluation, want: &Evaluation) -> Result<(), String> {
     Ok(())
 }
 
-/// Compares all ways of making kernels with the graph.
+/// Compares the kernels under every setting of fusion with the graph.
 #[track_caller]
 pub(super) fn check(graph: &Graph, seed: u64) {
     let want = evaluate(graph, &|kind| leaf(seed, kind));
@@ -60,7 +60,7 @@ pub(super) fn check(graph: &Graph, seed: u64) {
         let got = evaluate_fused(graph, &kernels, &|kind| leaf(seed, kind));
         let found = match (&got, &want) {
             (Ok(got), Ok(want)) => same(got, want),
-            // A trap stays a trap.
+            // Kernels trap if the graph does.
             (Err(_), Err(_)) => Ok(()),
             (got, want) => Err(format!("{:?}, expected {:?}", got.as_ref().err(), want.as_ref().err())),
         };
@@ -118,7 +118,7 @@ fn numbers_computed_from_numbers_join_any_rows() {
 
 #[test]
 fn a_put_that_is_computed_again_keeps_its_rows() {
-    // Rows of one column, used where there are other rows, and where there are none.
+    // Rows of one column, which are read where the rows differ and where there are no rows.
     check(
         &graph(
             r#"
@@ -146,7 +146,7 @@ fn a_put_that_is_computed_again_keeps_its_rows() {
 
 #[test]
 fn sums_that_are_joined_may_be_read_before_and_by_the_caller() {
-    // A part that is read before the whole is there.
+    // A part that is read before the whole is complete.
     check(
         &graph(
             r#"
@@ -187,7 +187,7 @@ fn sums_that_are_joined_may_be_read_before_and_by_the_caller() {
 
 #[test]
 fn a_joined_value_is_no_part_of_another() {
-    // The second concat takes the first element of the first one, whose second is read, too.
+    // The second concat takes the first element of the first one, whose second element is also read.
     let text = include_str!("../../../../tests/corpus/joined_twice.txt");
     let (graph, _) = passes::run(gradloom_core::ir::parse(text).unwrap());
     check(&graph, 1);

@@ -1,4 +1,4 @@
-//! Kernels of a bounded size: how long chains and wide sums are cut, and what is computed again.
+//! Bounded kernel sizes: how long chains and wide sums are split, and what is recomputed.
 
 use super::fused;
 use gradloom_core::fuse::{Fusion, MOST_OPS};
@@ -15,7 +15,7 @@ fn chain(name: &str, length: usize) -> Graph {
     chains::graph(step, length, 7).unwrap()
 }
 
-/// Nodes of each kernel's body.
+/// Returns the number of nodes in the body of each kernel.
 fn sizes(graph: &Graph) -> Vec<usize> {
     let nodes = |kernel: &Kernel| match kernel {
         Kernel::Loop(body) => body.nodes.len(),
@@ -26,13 +26,13 @@ fn sizes(graph: &Graph) -> Vec<usize> {
 
 #[test]
 fn long_chains_are_several_kernels_of_one_size() {
-    // Forward two ops a step, backward five.
+    // Two ops per step in the forward pass, five in the backward pass.
     let graph = chain("tanh", 4_000);
     let ops = graph.entry_ops().count();
     let sizes = sizes(&graph);
-    // A function counts for more than one.
+    // A function counts for more than one op.
     assert!(sizes.len() <= 2 * ops / MOST_OPS + 8, "{} kernels of {ops} ops", sizes.len());
-    // A kernel of the backward pass computes again what it needs of the forward pass.
+    // A kernel of the backward pass recomputes the values of the forward pass that it needs.
     assert!(sizes.iter().all(|&size| size <= 2 * MOST_OPS), "{sizes:?}");
 }
 
@@ -45,7 +45,7 @@ fn a_kernel_has_few_functions() {
              %3: f32[8] = repeat ^1 %0 {{trip=256, carried=1}}\noutput \"y\" %3\n}}"
         )
     };
-    // Nodes that read the operands come on top.
+    // Nodes that load the operands are not counted towards the limit.
     assert_eq!(sizes(chain("mul %1, %1")).len(), 1);
     let functions = sizes(chain("erf %1"));
     assert_eq!(functions.len(), 4, "{functions:?}");

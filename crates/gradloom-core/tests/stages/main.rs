@@ -1,4 +1,5 @@
-//! Results of the stages from a real model: sound, kept by their text, and of the right meaning.
+//! Graphs of a real model after each stage are sound, survive a round trip through text, and compute the
+//! right values.
 
 use gradloom_core::grad;
 use gradloom_core::ir::{Graph, Guard, OpKind, Output, Type, parse};
@@ -9,8 +10,7 @@ use gradloom_core::reference::{Evaluation, HostTensor, evaluate};
 use gradloom_core::trace::{Tensor, Traced, checkpoint, i32, trace};
 use gradloom_core::verify::verify;
 
-/// One block of a language model, with what makes its graph varied: gathers, dropout, a checkpoint,
-/// attention.
+/// One block of a language model with varied ops: gathers, dropout, a checkpoint, attention.
 struct Model {
     embedding: Embedding,
     attention: CausalSelfAttention,
@@ -55,7 +55,7 @@ fn traced(model: &Model) -> Traced {
     trace(model, &inputs, true, |x| model.loss(x[0], x[1]), |loss| vec![loss]).unwrap()
 }
 
-/// Builds the whole training step, and the name of each parameter with its gradient as an output `d name`.
+/// Builds the whole training step, with the gradient of each parameter as an output `d name`.
 fn training_step(traced: &Traced) -> Graph {
     let mut graph = traced.graph.clone();
     let loss = traced.results[0];
@@ -73,8 +73,8 @@ fn training_step(traced: &Traced) -> Graph {
         .unwrap()
 }
 
-/// Draws values without a pattern for every leaf, the same for the same leaf. Parameters are moved by
-/// `along` times the gradients of an earlier run.
+/// Returns pseudorandom values for a leaf, which depend on its name. Parameters are moved by `along` times
+/// the gradients of an earlier run.
 fn leaf(kind: &OpKind, along: f64, gradients: Option<&Evaluation>) -> Option<HostTensor> {
     let name = Graph::leaf_name(kind).unwrap();
     let seed = name.bytes().fold(17_u32, |seed, byte| seed.wrapping_mul(31).wrapping_add(u32::from(byte)));
@@ -95,7 +95,7 @@ fn leaf(kind: &OpKind, along: f64, gradients: Option<&Evaluation>) -> Option<Hos
             let mut scalars = numbers.clone();
             optimizer.derive(&mut scalars).unwrap();
             let number = scalars.iter().find(|(number, _)| scalar_name(number) == name).map(|(_, v)| *v);
-            // The others are the seed and the step of random bits.
+            // The other scalars are the seed and the step of random bits.
             fill(&Type::scalar(*dtype), &|_| number.unwrap_or(if dtype.is_float() { 1.0 } else { 1234.0 }))
         }
         _ => None,
@@ -123,7 +123,7 @@ fn stages_give_sound_graphs_whose_text_computes_the_same() {
     assert_eq!(a, b);
     assert!(a.committed());
     assert_eq!(a.next("optim.applied_step").unwrap().to_f64(), [1.0]);
-    // A moment for each parameter, twice, and the parameters themselves.
+    // Two moments for each parameter, the parameters themselves, and the step counter.
     assert_eq!(a.next.len(), 3 * traced.params.len() + 1);
 }
 

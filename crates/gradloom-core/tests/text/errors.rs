@@ -1,4 +1,4 @@
-//! Messages of the parser's errors, and their places.
+//! Messages and locations of the parser's errors.
 
 use gradloom_core::ir::parse;
 

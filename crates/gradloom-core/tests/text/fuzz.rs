@@ -1,4 +1,4 @@
-//! No text makes the parser, the printer or the verifier panic.
+//! Mutated texts, for which neither the parser nor the printer nor the verifier panics.
 
 use crate::twice::customs;
 use gradloom_core::ir::parse_with;
@@ -7,7 +7,7 @@ use gradloom_core::verify::verify;
 
 const EVERY_OP: &str = include_str!("every_op.txt");
 
-/// Numbers from a counter, so that a failure can be run again.
+/// Counter-based random numbers, so that a failure can be reproduced.
 struct Random(u32, u32);
 
 impl Random {
@@ -17,7 +17,7 @@ impl Random {
     }
 }
 
-/// Pieces that the grammar knows, and numbers at the edges of what things hold.
+/// Tokens of the grammar, and numbers at the limits of their types.
 const PIECES: [&str; 40] = [
     "%0",
     "%86",
@@ -61,7 +61,8 @@ const PIECES: [&str; 40] = [
     "\u{fe}ß",
 ];
 
-/// Checks that the result is an error or a graph that prints, and whose text parses to the same text.
+/// Checks that parsing fails, or that the graph prints to a text that parses and prints the same again.
+/// Returns true if parsing succeeds.
 fn check(text: &str) -> bool {
     let Ok(graph) = parse_with(text, &customs()) else { return false };
     let _ = verify(&graph);
@@ -96,7 +97,7 @@ fn mutated_text_never_panics() {
                 2 => text[at] = char::from(b' ' + random.below(95) as u8),
                 3 => drop(text.splice(at..at, lines[random.below(lines.len())].chars())),
                 4 => {
-                    // Digits are where extents, ids and axes are.
+                    // Digits are in extents, ids and axes.
                     if let Some(digit) = text[at..].iter().position(char::is_ascii_digit) {
                         text[at + digit] = char::from(b'0' + random.below(10) as u8);
                     }
@@ -110,13 +111,13 @@ fn mutated_text_never_panics() {
         }
         graphs += usize::from(check(&text.into_iter().collect::<String>()));
     }
-    // Some mutations must be harmless, or the text was never looked at closely.
+    // Some mutations must be harmless, or the later stages are never reached.
     assert!(graphs > 50, "{graphs} mutated texts were graphs");
 }
 
 #[test]
 fn mutated_lines_never_panic() {
-    // The mutated op is the last one, so that nothing after it turns a graph into an error.
+    // The mutated op is the last one, so that no later op can make the graph invalid.
     let text: Vec<&str> = EVERY_OP.lines().collect();
     let ops = text.iter().position(|line| line.contains("^1(")).unwrap();
     let mut graphs = 0;

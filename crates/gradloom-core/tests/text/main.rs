@@ -1,4 +1,4 @@
-//! The text form: what prints parses back to the same graph, and what is wrong is named with its place.
+//! The text form: printed graphs parse to the same graph, and errors name their location.
 
 mod errors;
 mod fuzz;

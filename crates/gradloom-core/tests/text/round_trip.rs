@@ -1,4 +1,4 @@
-//! Print, parse, print again.
+//! Round trips through the text form.
 
 use crate::twice::customs;
 use gradloom_core::ir::{
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 const EVERY_OP: &str = include_str!("every_op.txt");
 
-/// Asserts that two graphs are equal in everything that a text is to preserve.
+/// Asserts that two graphs are equal in everything that the text form preserves.
 fn assert_same_structure(a: &Graph, b: &Graph) {
     fn entries<I: Id, T: Clone>(arena: &Arena<I, T>) -> Vec<T> {
         arena.iter().map(|(_, entry)| entry.clone()).collect()
@@ -28,8 +28,8 @@ fn assert_same_structure(a: &Graph, b: &Graph) {
     assert_eq!(names(a), names(b));
 }
 
-/// Returns a number for each variant. A new primitive does not compile here until it has one; then it must
-/// be in the text.
+/// Returns a distinct number for each variant. A new variant does not compile until it is added here, and
+/// must then occur in the text.
 fn variant(kind: &OpKind) -> usize {
     match kind {
         OpKind::Input { .. } => 0,
@@ -133,7 +133,7 @@ fn floats_keep_their_bits() {
     let mut numbers = vec![0.0, -0.0, 1.0, 0.1, 1e-300, f64::MAX, f64::MIN_POSITIVE, 5e-324, f64::INFINITY];
     numbers.extend([f64::NEG_INFINITY, f64::NAN, -f64::NAN, f64::from_bits(0x7ff8_0000_0000_0123)]);
     numbers.extend([1e15, 1e16, 123_456_789_012_345_680.0, 1.0 / 3.0, f64::from(0.1_f32)]);
-    // The short form is a list, the long one hexadecimal digits.
+    // Few numbers print as a list, many as hexadecimal digits.
     for copies in [0, 1, 40] {
         for count in [1, 3, numbers.len()] {
             let data: Vec<Number> = numbers[..count].repeat(copies).into_iter().map(Number::Float).collect();

@@ -4,7 +4,7 @@ use gradloom_core::ir::{CustomOp, Slice, SliceMut, Type, TypeError};
 use gradloom_core::reference::HostTensor;
 use std::sync::Arc;
 
-/// Doubles f32 elements.
+/// An op that doubles f32 elements.
 #[derive(Debug)]
 pub(crate) struct Twice;
 
