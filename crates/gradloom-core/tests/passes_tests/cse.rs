@@ -1,4 +1,4 @@
-//! Common subexpressions.
+//! Common subexpression elimination.
 
 use crate::{becomes, count, graph, stays};
 use gradloom_core::ir::{Builder, DType, Graph, OpKind, Output};

@@ -1,4 +1,4 @@
-//! Dead code.
+//! Dead code elimination.
 
 use crate::{becomes, graph, inputs};
 use gradloom_core::passes::dce::dce;

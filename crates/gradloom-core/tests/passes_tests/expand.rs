@@ -1,4 +1,4 @@
-//! Inlining of blocks: handles from before stay valid. Numbers of 64 bits as words.
+//! Inlining of blocks, which keeps earlier handles valid, and 64-bit numbers as words.
 
 use crate::meaning::{Leaf, assert_alike};
 use crate::{becomes, graph};
@@ -67,7 +67,8 @@ fn a_loop_without_a_turn_gives_what_it_got_and_empty_stacks() {
     );
 }
 
-/// A result that is read inside, a parameter handed through, and one value as two results.
+/// Blocks with a result that is also read inside, a parameter that is returned unchanged, and one value as
+/// two results.
 const SHARED: &str = "%0: f32[2] = input \"x\"
      ^1(%1: f32[2]) {
        %2: f32[2] = exp %1
@@ -97,7 +98,7 @@ fn every_value_from_before_keeps_its_id_and_meaning() {
         assert_eq!(value.ty, *after.ty(id));
     }
     assert_alike(&before, &after, &Leaf::new(1), 0.0);
-    // Handing through and doubling cost a reshape each; nothing else is added.
+    // The unchanged parameter and the doubled result add one reshape each; nothing else is added.
     let names: Vec<_> = after.entry_ops().map(|(_, op)| op.kind.name()).collect();
     assert_eq!(names, ["input", "exp", "neg", "reshape", "reshape", "add"]);
 }

@@ -53,7 +53,7 @@ fn small_tables_are_computed_and_not_rounded() {
 
 #[test]
 fn what_overflows_float32_is_left_to_the_device() {
-    // In float64 the product would be 0, in float32 it is NaN.
+    // The product would be 0 in f64, but is NaN in f32.
     let text = "%0: f32[] = constant 200.0
          %1: f32[] = exp %0
          %2: f32[] = constant 0.0
@@ -64,7 +64,7 @@ fn what_overflows_float32_is_left_to_the_device() {
 
 #[test]
 fn nothing_large_comes_into_being() {
-    // A small table, several times.
+    // Several copies of a small table.
     let n = MAX_ELEMENTS / 8;
     let row: Vec<String> = (0..n).map(|i| format!("{i}.0")).collect();
     let rows = |m: usize| {
@@ -108,7 +108,7 @@ fn products_are_left_to_the_device() {
     );
 }
 
-/// An op that may trap is not computed once at load, so it must not remain.
+/// Checks that lookups do not remain: an op that may trap is not computed once when a program is loaded.
 #[test]
 fn lookups_of_constants_are_folded() {
     let folded = fold(&graph(

@@ -1,4 +1,4 @@
-//! Rewrites: what each does to a graph, and that no graph changes its meaning.
+//! Passes: the effect of each on a graph, and that all graphs keep their meaning.
 
 mod cse;
 mod dce;
@@ -15,7 +15,7 @@ use gradloom_core::verify::verify;
 use gradloom_testing::{generate, random};
 use meaning::{Leaf, assert_alike};
 
-/// Returns a graph from the lines of its text form.
+/// Parses and verifies a graph from the lines of its text form.
 #[track_caller]
 fn graph(lines: &str) -> Graph {
     let graph = parse(&format!("graph {{\n{lines}\n}}")).unwrap_or_else(|error| panic!("{error:?}\n{lines}"));
@@ -23,8 +23,8 @@ fn graph(lines: &str) -> Graph {
     graph
 }
 
-/// Checks that a pass (and the removal of what it left behind) gives exactly the wanted graph, which computes
-/// the same.
+/// Checks that a pass, followed by dead code elimination, returns the wanted graph, and that it computes the
+/// same values.
 #[track_caller]
 fn becomes(pass: fn(&Graph) -> Graph, before: &str, after: &str) {
     let (before, wanted) = (graph(before), graph(after));
@@ -36,18 +36,18 @@ fn becomes(pass: fn(&Graph) -> Graph, before: &str, after: &str) {
     }
 }
 
-/// Checks that a pass leaves a graph as it is.
+/// Checks that a pass does not change a graph.
 #[track_caller]
 fn stays(pass: fn(&Graph) -> Graph, lines: &str) {
     assert_eq!(pass(&graph(lines)).to_string(), graph(lines).to_string());
 }
 
-/// Returns the number of ops of a name in the entry block.
+/// Returns the number of ops with this name in the entry block.
 fn count(graph: &Graph, name: &str) -> usize {
     graph.entry_ops().filter(|(_, op)| op.kind.name() == name).count()
 }
 
-/// Returns the names of the inputs in order.
+/// Returns the names of the inputs, in order.
 fn inputs(graph: &Graph) -> Vec<String> {
     let names = graph.entry_ops().filter_map(|(_, op)| match &op.kind {
         OpKind::Input { name, .. } => Some(name.clone()),

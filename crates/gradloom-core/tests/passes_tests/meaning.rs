@@ -1,4 +1,4 @@
-//! Do two graphs compute the same?
+//! Comparison of the values that two graphs compute.
 
 use crate::random::Random;
 use gradloom_core::error::Result;
@@ -6,7 +6,8 @@ use gradloom_core::ir::{DType, Graph, OpKind, Type};
 use gradloom_core::reference::{Evaluation, HostTensor, evaluate};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Values for leaves, drawn from their names: two graphs with the same leaves get the same values.
+/// Random values for leaves, which depend on their names: two graphs with the same leaves get the same
+/// values.
 pub(crate) struct Leaf {
     seed: u64,
 }
@@ -28,7 +29,7 @@ impl Leaf {
         (self.seed, name).hash(&mut hasher);
         let mut random = Random::new(hasher.finish());
         let elements = ty.elements();
-        // Integers are small, so that they can index.
+        // Integers are small, so that they are valid indices.
         let values: Vec<f64> = match ty.dtype {
             DType::F32 | DType::F16 | DType::BF16 => {
                 (0..elements).map(|_| random.uniform(-2.0, 2.0)).collect()
@@ -45,14 +46,14 @@ impl Leaf {
     }
 }
 
-/// Checks that two graphs have the same outputs, guards and updates, within a relative tolerance.
+/// Checks that two graphs compute the same outputs, guards and updates, within a relative tolerance.
 #[track_caller]
 pub(crate) fn assert_alike(before: &Graph, after: &Graph, leaf: &Leaf, tolerance: f64) {
     let want = leaf.run(before).unwrap_or_else(|error| panic!("{error}\n{before}"));
     assert_gives(after, &want, leaf, tolerance);
 }
 
-/// Checks that a graph gives the wanted values.
+/// Checks that a graph computes the wanted values.
 #[track_caller]
 pub(crate) fn assert_gives(graph: &Graph, want: &Evaluation, leaf: &Leaf, tolerance: f64) {
     let got = leaf.run(graph).unwrap_or_else(|error| panic!("{error}\n{graph}"));

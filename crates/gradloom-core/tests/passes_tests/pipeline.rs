@@ -1,4 +1,4 @@
-//! The whole list, on random graphs too.
+//! The whole pipeline, also on random graphs.
 
 use crate::generate::generate;
 use crate::inputs;
@@ -9,7 +9,7 @@ use gradloom_core::verify::verify;
 
 const GRAPHS: u64 = 1000;
 
-/// Runs `check` on every random graph that does not trap, with what it gives.
+/// Runs `check` on every random graph that does not trap, and the values that it computes.
 fn on_random_graphs(check: impl Fn(u64, &Graph, &gradloom_core::reference::Evaluation, &Leaf)) {
     let mut checked = 0;
     for seed in 0..GRAPHS {
@@ -59,7 +59,7 @@ fn random_graphs_reach_every_pass() {
         }
     }
     for (pass, changed) in PIPELINE.iter().zip(changed) {
-        // Folding and algebra leave the number of ops alone until dead code goes.
+        // Folding and simplification do not change the number of ops before dead code elimination.
         let expected = match pass.name {
             "fold" | "simplify" => 0,
             "expand" => 20,

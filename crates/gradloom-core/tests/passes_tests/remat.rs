@@ -1,4 +1,4 @@
-//! Values that are computed again: what is chosen, what the graph becomes, and that no pass undoes it.
+//! Rematerialisation: which ops are chosen, how the graph changes, and that no pass undoes it.
 
 use super::generate::generate;
 use super::meaning::{Leaf, assert_gives};
@@ -10,18 +10,18 @@ use gradloom_core::passes::remat::{candidates, recompute};
 use gradloom_core::passes::run;
 use gradloom_core::verify::verify;
 
-/// Returns the first `count` sets of candidates together.
+/// Returns the union of the first `count` sets of candidates.
 fn first(sets: &[Vec<OpId>], count: usize) -> IdSet<OpId> {
     sets[..count].iter().flatten().copied().collect()
 }
 
-/// Returns the candidates by name, a line for each set.
+/// Returns the names of the candidates, one string for each set.
 fn names(graph: &Graph, last: ValueId) -> Vec<String> {
     let name = |op: &OpId| graph.ops[*op].kind.name();
     candidates(graph, last).iter().map(|ops| ops.iter().map(name).collect::<Vec<_>>().join(" ")).collect()
 }
 
-/// A forward pass that ends with the output "loss", and two ops that read what it computed.
+/// A forward pass that ends with the output "loss", and two later ops that read its values.
 const CHAIN: &str = "%0: f32[8, 8] = input \"x\"
      %1: f32[8, 8] = param \"w\"
      %2: f32[8, 8] = dot %0, %1 {lhs_contract=[1], rhs_contract=[0]}
@@ -36,7 +36,8 @@ const CHAIN: &str = "%0: f32[8, 8] = input \"x\"
 #[test]
 fn the_cheap_go_first_and_products_last() {
     let graph = graph(CHAIN);
-    // -sin costs least while sin is kept; then sin needs the product, which is not kept.
+    // The negation costs least while sin is kept; recomputing sin then requires the product, which is not
+    // kept.
     assert_eq!(names(&graph, graph.output("loss").unwrap()), ["neg", "sin dot"]);
 }
 
@@ -115,7 +116,7 @@ fn equal_ops_on_both_sides_of_a_barrier_stay_two() {
          output \"b\" %4
          output \"c\" %5",
     );
-    // Those behind the same barrier are one.
+    // Copies after the same barrier are merged.
     let after = cse(&graph);
     assert_eq!((count(&after, "exp"), count(&after, "barrier")), (2, 1));
     let (after, _) = run(graph);
@@ -150,16 +151,16 @@ fn random_graphs_keep_their_meaning() {
     assert!(repeated > 100, "only {repeated} graphs had something to compute again");
 }
 
-/// Parses the text of a graph that has the custom ops of another.
+/// Parses a text of `graph`, which must not have custom ops, as the parser does not know them.
 fn parse_like(graph: &Graph, text: &str) -> Graph {
     assert!(graph.entry_ops().all(|(_, op)| !matches!(op.kind, OpKind::Custom(_))));
     parse(text).unwrap_or_else(|error| panic!("{error:?}\n{text}"))
 }
 
-/// Ops are ordered by their operations for each byte, but products and attention wait for all others.
+/// Checks that ops are ordered by operations per byte, except that products and attention come last.
 #[test]
 fn a_short_product_waits_for_dear_maps() {
-    // Two operations an element, against the ten of an exponential.
+    // The product has two operations per element, the exponential ten.
     let graph = graph(
         "%0: f32[8, 1] = input \"x\"
          %1: f32[1, 8] = input \"y\"
@@ -177,7 +178,7 @@ fn a_short_product_waits_for_dear_maps() {
 
 #[test]
 fn cheaper_ops_are_computed_again_first() {
-    // Each is kept for one late reader; the price of an element rises from a negation to random bits.
+    // Each op has one late reader; the cost per element increases from a negation to random bits.
     let graph = graph(
         "%0: f32[8, 8] = input \"x\"
          %1: u32[] = scalar \"a\"
@@ -199,7 +200,8 @@ fn cheaper_ops_are_computed_again_first() {
 
 #[test]
 fn products_go_by_the_length_of_what_they_add_up() {
-    // Eight products an element of a large result, four an element of a small one.
+    // One product sums eight terms for each element of a large result, the other four for each element of a
+    // small one.
     let graph = graph(
         "%0: f32[32, 8] = input \"a\"
          %1: f32[8, 32] = input \"b\"

@@ -1,10 +1,9 @@
-//! Algebra: what goes, and what only looks as if it could.
+//! Algebraic simplification: ops that are removed, and similar ones that must remain.
 
 use crate::{becomes, count, graph, stays};
 use gradloom_core::passes::simplify::simplify;
 
-/// Checks that an elementwise expression of `x` (`%0`), with `{c}` for a constant as `%1`, becomes `x`
-/// itself.
+/// Checks that an elementwise expression of `x` (`%0`) and a constant (`%1`) becomes `x` itself.
 #[track_caller]
 fn is_x(constant: &str, op: &str) {
     let before = format!(
@@ -13,7 +12,7 @@ fn is_x(constant: &str, op: &str) {
     becomes(simplify, &before, "%0: f32[4] = input \"x\"\noutput \"y\" %0");
 }
 
-/// Checks that an elementwise expression stays.
+/// Checks that an elementwise expression of `x` (`%0`) and a constant (`%1`) is unchanged.
 #[track_caller]
 fn stays_with(constant: &str, op: &str) {
     stays(
@@ -24,7 +23,7 @@ fn stays_with(constant: &str, op: &str) {
     );
 }
 
-/// Checks the simplified form of a chain of ops on `x`, each line the next value.
+/// Checks the simplified form of a graph.
 #[track_caller]
 fn chain(before: &str, after: &str) {
     becomes(simplify, before, after);
@@ -46,7 +45,7 @@ fn neutral_operands_go() {
 
 #[test]
 fn signs_stay_where_integers_wrap() {
-    // -(i32::MIN) is i32::MIN: the quotient of the negated numbers has another sign.
+    // -(i32::MIN) is i32::MIN, so the quotient of the negated numbers has another sign.
     stays(
         simplify,
         "%0: i32[4] = input \"x\"
@@ -234,7 +233,7 @@ fn divisions_by_powers_of_two_and_small_powers_become_products() {
         );
     }
     stays_with("3.0", "div %0, %1");
-    // The reciprocals are not normal numbers of float32.
+    // The reciprocals are not normal numbers in f32.
     stays_with("1.7014118346046923e38", "div %0, %1");
     stays_with("5.877471754111438e-39", "div %0, %1");
 }
@@ -295,7 +294,7 @@ fn repeated_broadcasts_are_one() {
 
 #[test]
 fn slices_compose() {
-    // Elements 1, 3, 5, 7 of x, of which the second and the fourth.
+    // The second and fourth of elements 1, 3, 5 and 7 of x.
     chain(
         "%0: f32[10] = input \"x\"
          %1: f32[4] = slice %0 {start=[1], limit=[9], step=[2]}
@@ -468,10 +467,10 @@ fn a_barrier_reads_one_value_and_waits_for_the_other() {
         %1: f32[4, 5] = input \"b\"
         %2: f32[3, 5] = dot %0, %1 {lhs_contract=[1], rhs_contract=[0]}
         %3: f32[5, 3] = permute %2 {perm=[1, 0]}";
-    // The product itself is needed: its transpose is a view of it.
+    // The product itself is read, so its transpose is a view of it.
     stays(simplify, &format!("{product}\n%4: f32[3, 5] = barrier %2, %0\noutput \"x\" %4\noutput \"y\" %3"));
-    // Only its end is: the transpose is computed instead, and the barrier waits for the old one no longer
-    // than it is there.
+    // Only the completion of the product is required: the transpose is computed instead, and the barrier no
+    // longer waits for the product.
     let waited =
         graph(&format!("{product}\n%4: f32[3, 4] = barrier %0, %2\noutput \"x\" %4\noutput \"y\" %3"));
     let after = simplify(&waited);

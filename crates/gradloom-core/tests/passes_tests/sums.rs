@@ -1,4 +1,4 @@
-//! Sums of cotangents: split tensors and gathered tables.
+//! Sums of cotangents of split tensors and gathered tables.
 
 use crate::{becomes, count, stays};
 use gradloom_core::grad;
@@ -102,7 +102,7 @@ const PRODUCTS: &str = "%0: f32[2, 20] = input \"h0\"
     %5: f32[20, 30] = dot %2, %3 {lhs_contract=[0], rhs_contract=[0]}
     %6: f32[20, 30] = dot %0, %1 {lhs_contract=[0], rhs_contract=[0]}";
 
-/// The gradient of a weight of which each step makes use; the last step's term comes first.
+/// Checks the gradient of a weight that each step of a loop uses; the term of the last step comes first.
 #[test]
 fn products_are_joined_in_the_order_of_the_steps() {
     for sum in ["add %5, %6\n%8: f32[20, 30] = add %4, %7", "add %4, %5\n%8: f32[20, 30] = add %7, %6"] {
@@ -127,10 +127,10 @@ fn products_are_joined_in_the_order_of_the_steps() {
 fn products_that_are_needed_or_unlike_or_small_stay() {
     let add = "%7: f32[20, 30] = add %5, %6\noutput \"y\" %7";
     stays(sums, &format!("{PRODUCTS}\n{add}\noutput \"z\" %5"));
-    // Operands of 25 elements, results of 6.
+    // Operands with 25 elements in total, and results with 6.
     let narrow = PRODUCTS.replace("30]", "2]").replace("20", "3");
     stays(sums, &format!("{narrow}\n{}", add.replace("[20, 30]", "[3, 2]")));
-    // The same product twice.
+    // Two identical products.
     let twice = PRODUCTS.replace("dot %0, %1", "dot %2, %3");
     stays(sums, &format!("{twice}\n{add}"));
     let across =
@@ -161,14 +161,14 @@ fn updates_are_added_to_what_they_would_meet() {
              output \"y\" %3",
         );
     }
-    // What the updates were added to is not zero, and addition would be reassociated.
+    // The updates are not added to zero, and addition would be reassociated.
     let ones = lines.replace("constant 0.0", "constant 1.0");
     stays(simplify, &format!("{ones}\n%5: f32[5, 2] = add %4, %0\noutput \"y\" %5"));
-    // Needed by itself: adding twice would be more work.
+    // The scatter is also an output, so adding twice would be more work.
     stays(simplify, &format!("{lines}\n%5: f32[5, 2] = add %4, %0\noutput \"y\" %5\noutput \"z\" %4"));
 }
 
-/// A model splits one projection into queries, keys and values like this.
+/// Checks the gradient of a projection that is split into queries, keys and values.
 #[test]
 fn the_gradient_of_a_split_is_one_concatenation() {
     let mut graph = Graph::new();

@@ -1,27 +1,27 @@
-//! Attention and its gradient, on cases small enough for a pencil, and against formulas spelled out once
-//! more.
+//! Attention and its gradient, on cases that are small enough to compute by hand, and against independent
+//! formulas.
 
 use crate::{INF, NAN, assert_close, assert_same, eval, run, trap};
 
-/// ln 3, whose exponential gives handy weights.
+/// ln 3, for which the softmax weights are simple fractions.
 const LN_3: f64 = 1.098_612_288_668_109_8;
 
 struct Case<'a> {
     q: (&'a str, &'a [f64]),
     k: (&'a str, &'a [f64]),
     v: (&'a str, &'a [f64]),
-    /// Shapes of the results.
+    /// Shape of the output.
     out: &'a str,
     sums: &'a str,
-    /// `query_offset`, `key_length`.
+    /// Operand `query_offset`, if any.
     offset: Option<f64>,
     length: Option<f64>,
-    /// Shape and entries.
+    /// Shape and entries of the block table, if any.
     table: Option<(&'a str, &'a [f64])>,
     causal: bool,
 }
 
-/// One query over three keys of depth 1 whose scores are 0, ln 3 and 0, with scale 1.
+/// One query over three keys of depth 1, with scale 1 and scores 0, ln 3 and 0.
 const ONE_QUERY: Case<'static> = Case {
     q: ("[1, 1, 1, 1]", &[1.0]),
     k: ("[1, 1, 3, 1]", &[0.0, LN_3, 0.0]),
@@ -35,7 +35,7 @@ const ONE_QUERY: Case<'static> = Case {
 };
 
 impl Case<'_> {
-    /// Lines up to the op, and its operands and flags after the results.
+    /// Returns the lines before the op, and the op's text after its results.
     fn lines(&self) -> (String, String) {
         let mut lines = String::new();
         let mut operands = String::from("%0, %1, %2");
@@ -82,7 +82,7 @@ impl Case<'_> {
         ])
     }
 
-    /// Computes the output and the log-sum-exp.
+    /// Returns the output and the log-sum-exp.
     fn results(&self) -> [Vec<f64>; 2] {
         let evaluation = self.with_values(|values| run(&self.text(), values)).unwrap();
         ["out", "sums"].map(|name| evaluation.output(name).unwrap().to_f64())
@@ -103,9 +103,9 @@ impl Case<'_> {
 
 #[test]
 fn weights_are_a_softmax() {
-    // Weights 1/5, 3/5, 1/5.
+    // The weights are 1/5, 3/5 and 1/5.
     ONE_QUERY.check(&[20.0, 2.0], &[5_f64.ln()]);
-    // Adding a constant to all scores changes the log-sum-exp alone, even where exp would overflow.
+    // Adding a constant to all scores changes only the log-sum-exp, even where exp would overflow.
     let keys = [1000.0, 1000.0 + LN_3, 1000.0];
     let [out, sums] = Case { k: ("[1, 1, 3, 1]", &keys), ..ONE_QUERY }.results();
     assert!((out[0] - 20.0).abs() < 1e-11 && (sums[0] - 1000.0 - 5_f64.ln()).abs() < 1e-11);
@@ -118,7 +118,7 @@ fn the_scale_multiplies_the_scores() {
                  %2: f32[1, 1, 2, 1] = constant [1.0, 5.0]\n";
     let quarter =
         format!("{lines}%9: f32[1, 1, 1, 1], %8: f32[1, 1, 1] = attention %0, %1, %2 {{scale=0.25}}");
-    // Scores 0 and 2 · 0.25.
+    // The scores are 0 and 2 · 0.25.
     let weight = 0.5_f64.exp() / (1.0 + 0.5_f64.exp());
     assert_close(eval(&quarter, &[]), &[1.0 + 4.0 * weight]);
 }
@@ -132,11 +132,11 @@ fn the_causal_mask_follows_the_offset() {
         causal: true,
         ..ONE_QUERY
     };
-    // Key 0 alone; keys 0 and 1 with weights 1/4 and 3/4; all keys.
+    // The queries see key 0; keys 0 and 1, with weights 1/4 and 3/4; and all keys.
     queries.check(&[10.0, 1.0, 17.5, 1.75, 20.0, 2.0], &[0.0, 4_f64.ln(), 5_f64.ln()]);
     Case { offset: Some(1.0), ..queries }
         .check(&[17.5, 1.75, 20.0, 2.0, 20.0, 2.0], &[4_f64.ln(), 5_f64.ln(), 5_f64.ln()]);
-    // Query 0 stands before key 0, and sees nothing.
+    // Query 0 is before key 0, and sees no key.
     Case { offset: Some(-1.0), ..queries }
         .check(&[0.0, 0.0, 10.0, 1.0, 17.5, 1.75], &[-INF, 0.0, 4_f64.ln()]);
     // Without the mask the offset has no effect.
@@ -153,7 +153,7 @@ fn keys_beyond_the_key_length_are_not_read() {
     };
     Case { length: Some(2.0), ..poisoned }.check(&[17.5, 1.75], &[4_f64.ln()]);
     Case { length: Some(1.0), ..poisoned }.check(&[10.0, 1.0], &[0.0]);
-    // Nothing to see is 0, not a NaN.
+    // Without keys, the output is 0, not NaN.
     let [out, sums] = Case { length: Some(0.0), ..poisoned }.results();
     assert_same(out, &[0.0, 0.0]);
     assert_same(sums, &[-INF]);
@@ -178,7 +178,7 @@ fn not_a_number_spreads_to_its_query_only() {
 
 #[test]
 fn query_heads_share_key_heads_in_groups() {
-    // Four query heads over two key heads with one key each: the output is the value of head h / 2.
+    // Four query heads over two key heads with one key each, so the output is the value of key head h / 2.
     let grouped = Case {
         q: ("[1, 4, 1, 1]", &[1.0, 2.0, 3.0, 4.0]),
         k: ("[1, 2, 1, 1]", &[1.0, 10.0]),
@@ -217,8 +217,8 @@ const PAGED: Case<'static> = Case {
 
 #[test]
 fn a_block_table_finds_keys_in_a_pool() {
-    // Sequence 0 sees scores ln 3, 0, 0, 0 of values 5, 6, 1, 2; sequence 1 scores 0, ln 3, 0, ln 3 of 3, 4,
-    // 3, 4.
+    // Sequence 0 has scores ln 3, 0, 0, 0 for the values 5, 6, 1, 2; sequence 1 has scores 0, ln 3, 0, ln 3
+    // for 3, 4, 3, 4.
     PAGED.check(&[24.0 / 6.0, 30.0 / 8.0], &[6_f64.ln(), 8_f64.ln()]);
     Case { length: Some(3.0), ..PAGED }.check(&[22.0 / 5.0, 18.0 / 5.0], &[5_f64.ln(), 5_f64.ln()]);
     Case { causal: true, offset: Some(1.0), ..PAGED }
@@ -241,13 +241,12 @@ fn entries_of_the_block_table_are_checked_where_keys_exist() {
     );
 }
 
-/// Returns numbers without a pattern, small and of both signs.
+/// Returns small pseudorandom numbers of both signs.
 fn noise(count: usize, seed: usize) -> Vec<f64> {
     (0..count).map(|i| ((i * 37 + seed * 101 + 11) % 53) as f64 / 26.5 - 1.0).collect()
 }
 
-/// Checks gradients with grouped heads, a causal mask with an offset, and a key length: everything that a
-/// gradient may meet.
+/// Checks gradients of attention with grouped heads, a causal mask with an offset, and a key length.
 fn check_gradient(offset: f64, length: f64) {
     let (q, k, v, seed) =
         (noise(2 * 4 * 3 * 2, 1), noise(2 * 2 * 5 * 2, 2), noise(2 * 2 * 5 * 3, 3), noise(72, 4));

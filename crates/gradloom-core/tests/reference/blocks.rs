@@ -1,4 +1,4 @@
-//! Repeat, checkpoint, and custom ops.
+//! Repeat, checkpoint and custom ops.
 
 use crate::{assert_same, eval, run};
 use gradloom_core::error::ErrorKind;
@@ -6,7 +6,7 @@ use gradloom_core::ir::{CustomOp, DType, OpKind, Slice, SliceMut, Type, TypeErro
 use gradloom_core::reference::{HostData, HostTensor, evaluate};
 use std::sync::Arc;
 
-/// Running sums of the rows of `%2`, from `%1`.
+/// A block that adds a row to a running sum, for a loop over the rows of `%2` from `%1`.
 const SUMS: &str = "^1(%10: f32[2], %11: f32[2]) {\n%12: f32[2] = add %10, %11\n-> %12, %12, %11\n}\n";
 
 #[test]
@@ -65,7 +65,7 @@ fn a_trap_in_a_block_names_the_op_inside() {
     assert_eq!(error.message(), "div of 0 by zero at element 0");
 }
 
-/// Gives what the test tells it to give.
+/// An op that returns a given result.
 #[derive(Debug)]
 struct Told(Result<Vec<HostTensor>, String>);
 

@@ -1,4 +1,4 @@
-//! Unary, binary, compare, select, cast, iota, constants, random bits.
+//! Unary, binary, compare, select, cast and iota, constants, and random bits.
 
 use crate::{INF, NAN, assert_close, assert_same, eval, trap};
 
@@ -26,7 +26,7 @@ fn exact_functions_of_floats() {
     assert_same(unary("sqrt", "f32", &[4.0, 0.0, -1.0, INF]), &[2.0, 0.0, NAN, INF]);
     assert_same(unary("rsqrt", "f32", &[4.0, 0.0, -1.0, INF]), &[0.5, INF, NAN, 0.0]);
     assert_same(unary("detach", "f32", &[-0.0, NAN, 3.0]), &[-0.0, NAN, 3.0]);
-    // Not rounded to float32.
+    // The result is not rounded to f32.
     assert_same(unary("neg", "f32", &[0.1]), &[-0.1]);
 }
 
@@ -43,12 +43,12 @@ fn transcendental_functions() {
         &[0.5, 2.0 / 3.0, 1.0 / 3.0, 1.0, 0.0, NAN],
     );
     assert_same(unary("sigmoid", "f32", &[-1000.0, 1000.0]), &[0.0, 1.0]);
-    // Abramowitz and Stegun, table 7.1.
+    // Values from Abramowitz and Stegun, table 7.1.
     assert_close(
         unary("erf", "f32", &[0.0, 0.5, 1.0, -1.0, INF, -INF]),
         &[0.0, 0.520_499_877_813_046_5, 0.842_700_792_949_714_9, -0.842_700_792_949_714_9, 1.0, -1.0],
     );
-    // Where exp(x) - 1 and log(1 + x) would lose all digits.
+    // Here, exp(x) - 1 and log(1 + x) would lose all digits.
     let tiny = 1e-20;
     assert_same(unary("expm1", "f32", &[tiny, 0.0, -INF]), &[tiny, 0.0, -1.0]);
     assert_same(unary("log1p", "f32", &[tiny, 0.0, -1.0, -2.0]), &[tiny, 0.0, -INF, NAN]);
@@ -78,7 +78,7 @@ fn binary_functions_of_floats() {
         binary("pow", "f32", &[2.0, 0.0, -8.0, 9.0], &[10.0, 0.0, 0.5, 0.5]),
         &[1024.0, 1.0, NAN, 3.0],
     );
-    // The sign of the dividend.
+    // The result has the sign of the dividend.
     let expected = &[1.0, -1.0, 1.0, -1.0, NAN, 5.0];
     assert_same(
         binary("rem", "f32", &[7.0, -7.0, 7.0, -7.0, 1.0, 5.0], &[3.0, 3.0, -3.0, -3.0, 0.0, INF]),
@@ -198,7 +198,7 @@ fn random_bits_are_philox_with_the_documented_counter() {
         let lines = format!("{leaves}\n%9: u32{shape} = random_bits %0, %1, %2 {{site={site}}}");
         eval(&lines, &[("lo", &seed[..1]), ("hi", &seed[1..]), ("step", &[step])])
     };
-    // Known answers of Random123 (kat_vectors) for an all-zero counter and key.
+    // Known answers from Random123 (kat_vectors) for an all-zero counter and key.
     let zero = [0x6627_e8d5_u32, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8].map(f64::from);
     assert_same(bits("[2, 2]", 0, [0.0, 0.0], 0.0), &zero);
     assert_same(bits("[3]", 0, [0.0, 0.0], 0.0), &zero[..3]);

@@ -1,4 +1,4 @@
-//! Gather, scatter-add, and their traps.
+//! Gather, scatter-add and their traps.
 
 use crate::{assert_same, eval, run, trap};
 use gradloom_core::error::ErrorKind;
@@ -13,7 +13,7 @@ fn gather_rows() {
     assert_same(eval(&lines, &[]), &[3.0, 4.0]);
     let lines = format!("{x}%1: i32[0] = constant []\n%9: f32[0, 2] = gather %0, %1 {{batch=0}}");
     assert_same(eval(&lines, &[]), &[]);
-    // No index, so no trap, even where no row exists.
+    // Without indices there is no trap, even if there are no rows.
     let lines =
         "%0: f32[0, 2] = constant []\n%1: i32[0] = constant []\n%9: f32[0, 2] = gather %0, %1 {batch=0}";
     assert_same(eval(lines, &[]), &[]);
@@ -21,7 +21,7 @@ fn gather_rows() {
 
 #[test]
 fn gather_in_a_batch() {
-    // One element of each row, as cross-entropy takes it.
+    // One element of each row, as in cross-entropy.
     let x = "%0: i32[2, 3] = constant [1, 2, 3, 4, 5, 6]\n";
     let lines = format!("{x}%1: i32[2] = constant [2, 0]\n%9: i32[2] = gather %0, %1 {{batch=1}}");
     assert_same(eval(&lines, &[]), &[3.0, 4.0]);
@@ -50,7 +50,7 @@ fn scatter_add_rows() {
 
 #[test]
 fn updates_are_added_in_their_order() {
-    // In float64, 1 + 1e16 - 1e16 is 0 and 1e16 - 1e16 + 1 is 1.
+    // In f64, 1 + 1e16 - 1e16 is 0 and 1e16 - 1e16 + 1 is 1.
     let sum = |updates: &str| {
         let lines = format!(
             "%0: f32[1] = constant 1.0\n%1: i32[2] = constant 0\n%2: f32[2] = constant {updates}\n\

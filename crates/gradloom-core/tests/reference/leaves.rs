@@ -1,4 +1,4 @@
-//! Sources of the values of leaves.
+//! Values of leaves, given and initial.
 
 use crate::{assert_same, run};
 use gradloom_core::error::ErrorKind;

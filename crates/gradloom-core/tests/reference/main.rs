@@ -1,4 +1,4 @@
-//! The float64 evaluator against values computed by hand.
+//! Compares the f64 evaluator with values that were computed by hand.
 
 mod attention;
 mod blocks;
@@ -21,7 +21,7 @@ const NAN: f64 = f64::NAN;
 /// Names and values of leaves; bools are 0 and 1.
 type Values<'a> = &'a [(&'a str, &'a [f64])];
 
-/// Runs the graph with these lines.
+/// Evaluates the graph with these lines.
 fn run(lines: &str, values: Values<'_>) -> Result<Evaluation, Error> {
     let text = format!("graph {{\n{lines}\n}}");
     let graph = parse(&text).unwrap_or_else(|error| panic!("{error} in\n{text}"));
@@ -39,7 +39,7 @@ fn leaf(kind: &OpKind, values: Values<'_>) -> Option<HostTensor> {
     Some(HostTensor::from_f64(ty, values.iter().copied()))
 }
 
-/// Returns the result `%9` of these lines.
+/// Returns the value of `%9` in the graph with these lines.
 #[track_caller]
 fn eval(lines: &str, values: Values<'_>) -> Vec<f64> {
     match run(&format!("{lines}\noutput \"y\" %9"), values) {
@@ -48,7 +48,7 @@ fn eval(lines: &str, values: Values<'_>) -> Vec<f64> {
     }
 }
 
-/// Returns the message of the trap of these lines, whose result is `%9`.
+/// Returns the message of the trap in the graph with these lines.
 #[track_caller]
 fn trap(lines: &str, values: Values<'_>) -> String {
     let error = run(lines, values).expect_err("this traps");
@@ -56,14 +56,14 @@ fn trap(lines: &str, values: Values<'_>) -> String {
     error.message().to_string()
 }
 
-/// Asserts that numbers are equal bit for bit, except that NaNs are all alike.
+/// Asserts that numbers are bitwise equal, treating all NaNs as equal.
 #[track_caller]
 fn assert_same(actual: Vec<f64>, expected: &[f64]) {
     let bits = |v: &[f64]| v.iter().map(|v| if v.is_nan() { NAN } else { *v }.to_bits()).collect::<Vec<_>>();
     assert_eq!(bits(&actual), bits(expected), "{actual:?} instead of {expected:?}");
 }
 
-/// Asserts that numbers are equal up to a few roundings in float64.
+/// Asserts that numbers are equal up to a few rounding errors in f64.
 #[track_caller]
 fn assert_close(actual: Vec<f64>, expected: &[f64]) {
     assert_eq!(actual.len(), expected.len(), "{actual:?} instead of {expected:?}");

@@ -1,4 +1,4 @@
-//! The generalised matrix product.
+//! The general matrix product.
 
 use crate::{INF, NAN, assert_same, eval};
 
@@ -27,10 +27,10 @@ fn matrices_and_vectors() {
 fn batch_axes_come_first_and_contracted_axes_may_be_several() {
     let a: Vec<f64> = (1..=8).map(f64::from).collect();
     let b: Vec<f64> = (1..=4).map(f64::from).collect();
-    // a[i, b, k] with b[k, b]: the batch is axis 1 of both.
+    // The product of a[i, b, k] and b[k, b], where axis 1 of both is the batch.
     let batch = "{lhs_batch=[1], rhs_batch=[1], lhs_contract=[2], rhs_contract=[0]}";
     assert_same(dot("[2, 2, 2]", "[2, 2]", batch, "[2, 2]", &a, &b), &[7.0, 23.0, 22.0, 46.0]);
-    // Both axes of b against axes 2 and 0 of a, in this order.
+    // Axes 2 and 0 of a are contracted with axes 0 and 1 of b.
     let two = "{lhs_contract=[2, 0], rhs_contract=[0, 1]}";
     assert_same(dot("[2, 2, 2]", "[2, 2]", two, "[2]", &a, &b), &[41.0, 61.0]);
 }
@@ -39,6 +39,6 @@ fn batch_axes_come_first_and_contracted_axes_may_be_several() {
 fn empty_and_special() {
     assert_same(dot("[2, 0]", "[0, 2]", MATMUL, "[2, 2]", &[], &[]), &[0.0; 4]);
     assert_same(dot("[0, 2]", "[2, 3]", MATMUL, "[0, 3]", &[], &[1.0; 6]), &[]);
-    // An infinity times zero is not skipped.
+    // Infinity times zero is not skipped.
     assert_same(dot("[1, 2]", "[2, 1]", MATMUL, "[1, 1]", &[INF, 1.0], &[0.0, 1.0]), &[NAN]);
 }

@@ -1,4 +1,4 @@
-//! Views, pads, joins and dynamic windows.
+//! Views, padding, concatenation and dynamic windows.
 
 use crate::{assert_same, eval, trap};
 
@@ -19,7 +19,7 @@ fn reshape_keeps_the_row_major_order() {
 fn permute() {
     let transposed = &[1.0, 4.0, 2.0, 5.0, 3.0, 6.0];
     assert_same(view("f32[2, 3]", "permute %0 {perm=[1, 0]}", "f32[3, 2]", SIX), transposed);
-    // Axis i of the result is axis perm[i] of the operand, which an order of three elements tells from its
+    // Axis i of the result is axis perm[i] of the operand; this permutation of three axes differs from its
     // inverse.
     let x: Vec<f64> = (0..24).map(f64::from).collect();
     let moved = view("f32[2, 3, 4]", "permute %0 {perm=[2, 0, 1]}", "f32[4, 2, 3]", &x);
@@ -59,7 +59,7 @@ fn pad_around_and_between() {
         &[1.0, 2.0, 3.0, 4.0],
     );
     assert_same(two, &[9.0, 1.0, 2.0, 9.0, 9.0, 9.0, 9.0, 3.0, 4.0, 9.0, 9.0, 9.0]);
-    // Nothing stands between no elements, or next to one.
+    // Interior padding adds nothing to fewer than two elements.
     let empty = view("bool[0]", "pad %0 {low=[1], high=[1], interior=[5], value=true}", "bool[2]", &[]);
     assert_same(empty, &[1.0, 1.0]);
     let single = view("f32[1]", "pad %0 {low=[0], high=[0], interior=[5], value=8.0}", "f32[1]", &[3.0]);

@@ -63,11 +63,11 @@ fn the_index_of_the_extreme_element() {
     assert_same(arg("argmax", "f32[2, 3]", 1, "i32[2]", &[1.0, 3.0, 2.0, 6.0, 5.0, 4.0]), &[1.0, 0.0]);
     assert_same(arg("argmax", "f32[2, 3]", 0, "i32[3]", &[1.0, 3.0, 2.0, 6.0, 2.0, 2.0]), &[1.0, 0.0, 0.0]);
     assert_same(arg("argmin", "f32[2, 3]", 1, "i32[2]", &[1.0, 3.0, 2.0, 6.0, 5.0, 4.0]), &[0.0, 2.0]);
-    // The first of equals.
+    // The first of equal elements is chosen.
     assert_same(arg("argmax", "f32[4]", 0, "i32[]", &[1.0, 2.0, 2.0, 0.0]), &[1.0]);
     assert_same(arg("argmin", "f32[4]", 0, "i32[]", &[1.0, 0.0, -0.0, 0.0]), &[1.0]);
     assert_same(arg("argmax", "f32[2]", 0, "i32[]", &[-INF, -INF]), &[0.0]);
-    // A NaN wins over all numbers; the first one.
+    // The first NaN takes precedence over all numbers.
     assert_same(arg("argmax", "f32[4]", 0, "i32[]", &[INF, NAN, NAN, INF]), &[1.0]);
     assert_same(arg("argmin", "f32[4]", 0, "i32[]", &[-INF, NAN, -INF, NAN]), &[1.0]);
     assert_same(arg("argmin", "f32[2]", 0, "i32[]", &[NAN, -INF]), &[0.0]);

@@ -1,4 +1,4 @@
-//! Outputs, updates, guards.
+//! Invariants of outputs, updates and guards.
 
 use crate::{broken, broken_text, op_named};
 use gradloom_core::ir::{Graph, ValueId};

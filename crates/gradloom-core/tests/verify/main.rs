@@ -1,4 +1,4 @@
-//! Each invariant of a graph, broken in exactly one way.
+//! The verifier: each test violates one invariant of a graph.
 
 mod commit;
 mod leaves;
@@ -7,7 +7,7 @@ mod structure;
 use gradloom_core::ir::{Graph, OpId, parse};
 use gradloom_core::verify::{VerifyError, verify};
 
-/// A graph with something of everything; it passes.
+/// A valid graph with one of each kind of element.
 const SOUND: &str = "graph {
   @0 = \"src/model.rs\":12:20
   %0: f32[2, 3] = input \"x\"
@@ -30,7 +30,7 @@ const SOUND: &str = "graph {
   guard \"y\" %7
 }";
 
-/// Returns the sound graph after a change.
+/// Returns the error of the valid graph after a change.
 fn broken(change: impl FnOnce(&mut Graph)) -> VerifyError {
     let mut graph = parse(SOUND).unwrap();
     verify(&graph).unwrap();
@@ -38,13 +38,13 @@ fn broken(change: impl FnOnce(&mut Graph)) -> VerifyError {
     verify(&graph).expect_err("the change breaks the graph")
 }
 
-/// Returns the error of a text that parses.
+/// Returns the verifier's error for a text that parses.
 fn broken_text(lines: &str) -> VerifyError {
     let graph = parse(&format!("graph {{\n{lines}\n}}")).unwrap();
     verify(&graph).expect_err("this graph is broken")
 }
 
-/// Returns the first op of this name, in any block.
+/// Returns the first op with this name, in any block.
 fn op_named(graph: &Graph, name: &str) -> OpId {
     graph.ops.iter().find(|(_, op)| op.kind.name() == name).unwrap().0
 }

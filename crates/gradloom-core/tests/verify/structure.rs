@@ -1,4 +1,4 @@
-//! Ids, order, closedness, types.
+//! Invariants of ids, the order of ops, blocks and types.
 
 use crate::{broken, broken_text, op_named};
 use gradloom_core::error::{Error, ErrorKind};
@@ -121,7 +121,7 @@ fn a_definition_agrees_with_where_it_stands() {
 
 #[test]
 fn a_value_is_defined_once() {
-    // Two ops that claim the same result: its definition names only one of them.
+    // Two ops have the same result, but its definition names only one of them.
     let error = broken(|g| {
         let neg = op_named(g, "neg");
         let block = inner(g);
@@ -135,7 +135,7 @@ fn a_value_is_defined_once() {
         g.blocks[block].ops.push(neg);
     });
     assert!(error.message.ends_with("is listed twice; an op stands in one block, once"), "{error}");
-    // A parameter listed twice stands as number 1, too.
+    // A parameter that is listed twice is also parameter 1.
     let error = broken(|g| {
         let block = inner(g);
         let param = g.blocks[block].params[0];
@@ -161,7 +161,7 @@ fn operands_come_first() {
         g.ops[neg].operands[0] = g.ops[neg].results[0];
     });
     assert_eq!(error.message, "uses %5, which no op before it in block ^1 defines");
-    // An op that a rewrite took out of its block defines nothing any more.
+    // An op that a rewrite removed from its block no longer defines its results.
     let error = broken(|g| {
         let entry = g.entry;
         let repeat = op_named(g, "repeat");
@@ -181,7 +181,8 @@ fn blocks_are_closed() {
         g.cursor = entry;
     });
     assert_eq!(error.message, "uses %5 of block ^1; blocks use no value from outside");
-    // A block is checked before the op that runs it, so a value from outside is not defined yet.
+    // A block is checked before the op that runs it, so a value from outside is not defined yet at that
+    // point.
     let error = broken(|g| {
         let neg = op_named(g, "neg");
         let input = op_named(g, "input");
@@ -235,7 +236,7 @@ fn result_types_are_those_of_the_shape_rule() {
 
 #[test]
 fn every_kind_survives_missing_operands() {
-    // The shape rules index their operands; none may do so before it has counted them.
+    // The shape rules index their operands, which each must count first.
     let text = include_str!("../text/every_op.txt");
     let graph = parse(&text.replace("custom \"tests.twice\"", "neg")).unwrap();
     verify(&graph).unwrap();
@@ -249,7 +250,7 @@ fn every_kind_survives_missing_operands() {
         let extra = op.operands.first().copied();
         if let Some(extra) = extra {
             grown.ops[id].operands.push(extra);
-            // Only a concat takes one more.
+            // Only a concat accepts another operand.
             assert!(verify(&grown).is_err(), "{}", op.kind.name());
         }
     }
@@ -273,14 +274,14 @@ fn blocks_do_not_run_themselves() {
         g.ops[neg].kind = OpKind::Checkpoint { block: inner(g) };
     });
     assert_eq!(error.message, "checkpoint runs the block that it is a part of");
-    // Over a detour.
+    // The same through another block.
     let text = "graph { ^1() { -> } ^2() { checkpoint ^1 -> } checkpoint ^2 }";
     let mut graph = parse(text).unwrap();
     let second = BlockId::from_index(2);
     graph.cursor = BlockId::from_index(1);
     graph.add(OpKind::Checkpoint { block: second }, &[], None).unwrap();
     assert_eq!(verify(&graph).unwrap_err().message, "checkpoint runs the block that it is a part of");
-    // The entry block is a block like others here.
+    // The entry block is no exception.
     let mut graph = Graph::new();
     let entry = graph.entry;
     graph.add(OpKind::Checkpoint { block: entry }, &[], None).unwrap();
@@ -330,12 +331,12 @@ fn extents_can_be_multiplied() {
     let mut graph = Graph::new();
     let input = |ty: &Type| OpKind::Input { name: "x".into(), ty: ty.clone() };
     assert_eq!(graph.add(input(&huge), &[], None).unwrap_err().message, message);
-    // Nor does it pass when it came in by another way.
+    // Nor does the verifier accept it in a graph that was changed otherwise.
     graph.add(input(&Type::new(DType::F32, [1])), &[], None).unwrap();
     let op = graph.blocks[graph.entry].ops[0];
     graph.ops[op].kind = input(&huge);
     assert_eq!(verify(&graph).unwrap_err().message, message);
-    // An extent of 0 elsewhere does not excuse it: strides and partial products overflow all the same.
+    // An extent of 0 on another axis does not help: strides and partial products overflow all the same.
     let error = broken(|g| {
         let neg = op_named(g, "neg");
         g.ops[neg].kind = OpKind::Reshape { shape: [usize::MAX, usize::MAX, 0].into() };
@@ -370,7 +371,7 @@ fn steps_and_gaps_that_say_nothing_are_kept_small() {
     assert_eq!(kept(&empty(far)), empty("1"));
     let pad = |gap: &str| format!("%2: f32[3] = pad %1 {{low=[1], high=[1], interior=[{gap}], value=0.0}}");
     assert_eq!(kept(&pad(far)), pad("0"));
-    // Where they are not, they are refused, as when a graph came in by another way.
+    // The verifier rejects unreduced steps and gaps in a graph that was changed otherwise.
     let mut strided = graph("%2: f32[2] = slice %0 {start=[0], limit=[4], step=[2]}").unwrap();
     let slice = op_named(&strided, "slice");
     strided.ops[slice].kind = OpKind::Slice { start: vec![0], limit: vec![2], step: vec![1 << 63] };
