@@ -58,8 +58,8 @@ pub enum Init {
         std: f64,
     },
     /// A matrix with orthonormal rows or columns, whichever are fewer, times `gain`. The first extent is the
-    /// number of rows; the product of the others is the number of columns. PyTorch's `orthogonal_`. Saxe,
-    /// McClelland, Ganguli, 2014.
+    /// number of rows; the product of the others is the number of columns. Corresponds to PyTorch's
+    /// `orthogonal_`. Saxe, McClelland, Ganguli, 2014.
     Orthogonal {
         /// Factor on the matrix.
         gain: f64,

@@ -73,8 +73,9 @@ impl LowRank {
     /// Further adapters can be attached to other targets of the model later.
     ///
     /// # Errors
-    /// Returns an error, and changes nothing, if a pattern matches no parameter, or one that is not used only
-    /// as the weight of linear layers; if a target already has an adapter; or if a number is out of range.
+    /// Returns an error, and changes nothing, if a pattern matches no parameter, or a parameter with uses
+    /// other than as the weight of linear layers; if a target already has an adapter; or if a number is out
+    /// of range.
     pub fn attach(&self, model: &dyn Module) -> Result<Vec<String>> {
         self.check_numbers()?;
         let table = ParamTable::of(model)?;
@@ -172,7 +173,7 @@ impl Adapter {
         self.alpha
     }
 
-    /// Returns the dropout; see [`LowRank::dropout`].
+    /// Returns the probability of dropout; see [`LowRank::dropout`].
     pub fn dropout(&self) -> f64 {
         self.dropout
     }

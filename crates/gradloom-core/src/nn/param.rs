@@ -145,7 +145,7 @@ impl Param {
         self.shared.decay.store(1 + u8::from(decay), Ordering::Relaxed);
     }
 
-    /// Returns the value of [`Param::set_decay`], if it was called.
+    /// Returns the value that was set by [`Param::set_decay`], if any.
     pub fn decay(&self) -> Option<bool> {
         match self.shared.decay.load(Ordering::Relaxed) {
             0 => None,

@@ -38,8 +38,8 @@ impl Adafactor {
     }
 
     setters! {
-        /// Sets the exponent with which the second moments move towards the squares: by the fraction
-        /// `t^decay` at step t. The default is -0.8.
+        /// Sets the decay exponent: at step t, the second moments move towards the squares by the fraction
+        /// `t^decay`. -0.8 by default.
         beta2_decay
         /// Sets the minimum of the root of a second moment; 2^-23 by default.
         epsilon1

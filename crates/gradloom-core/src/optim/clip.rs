@@ -3,8 +3,7 @@
 
 use crate::ir::{BinaryOp, Builder, OpKind, ReduceOp, UnaryOp, ValueId};
 
-/// Appends the global norm: the square root of the sum of the squares of all elements of all gradients, of
-/// rank 0.
+/// Appends the global norm of the gradients, which is the norm of all their elements. It has rank 0.
 pub fn global_norm(builder: &mut Builder<'_>, gradients: &[ValueId]) -> ValueId {
     let squares: Vec<ValueId> = gradients
         .iter()

@@ -130,8 +130,8 @@ pub trait Optimizer: Send + Sync + 'static {
     fn hyperparameters(&self) -> Hyperparameters;
 
     /// Checks the hyperparameters, including `lr`, and adds the numbers that the device needs and that are
-    /// derived from them in float64. This is called before every step, so existing numbers are changed in
-    /// place, see [`set_number`].
+    /// derived from them in f64. This is called before every step, so existing numbers are changed in place
+    /// (see [`set_number`]).
     ///
     /// # Errors
     /// Returns an error that names the number if one is out of range.
@@ -140,7 +140,7 @@ pub trait Optimizer: Send + Sync + 'static {
     /// Checks that the optimizer can train these parameters.
     ///
     /// # Errors
-    /// Returns an error if it cannot.
+    /// Returns an error if the optimizer cannot train these parameters.
     fn check(&self, _parameters: &[Trainable]) -> Result<()> {
         Ok(())
     }

@@ -10,9 +10,8 @@ use std::str::FromStr;
 /// than `patience` consecutive looks.
 ///
 /// It depends on a measure on the host, so it is not a [`Schedule`](super::Schedule). `Train::set_plateau`
-/// makes a training follow it and stores it in the training's checkpoints: call
-/// `train.set_plateau(Plateau::new(0.1))`, then `train.look(loss)?` after each epoch. It can also be used
-/// alone:
+/// makes training follow it and stores it in checkpoints: call `train.set_plateau(Plateau::new(0.1))`, then
+/// `train.look(loss)?` after each epoch. It can also be used alone:
 ///
 /// ```
 /// # use gradloom_core::optim::Plateau;

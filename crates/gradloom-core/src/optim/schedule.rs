@@ -118,8 +118,8 @@ impl Schedule {
     }
 
     /// Creates one cycle: half a period of a cosine from `peak / 25` up to `peak` over 30% of `total` steps,
-    /// then half a period down to `peak / 250,000`, which is reached at step `total - 1`. PyTorch's
-    /// `OneCycleLR`. Smith and Topin, 2018.
+    /// then half a period down to `peak / 250,000`, which is reached at step `total - 1`. Corresponds to
+    /// PyTorch's `OneCycleLR`. Smith and Topin, 2018.
     pub fn one_cycle(peak: f64, total: u64) -> Self {
         // PyTorch's turning point, which may lie between two steps, is rounded to the nearest step.
         let rise = (total as f64 * 0.3 - 1.0).round().max(0.0) as u64;

@@ -1,4 +1,4 @@
-//! Numbers in texts from which a training is resumed.
+//! Parsing of the texts from which training is resumed.
 //!
 //! In: a text of words separated by spaces. Out: numbers, in order. Always holds: what `Display` of f64 and
 //! u64 writes is parsed to the same bits, except for NaN.

@@ -114,7 +114,7 @@ fn library_sources() -> &'static str {
 
 impl Scope {
     /// Returns the origin to record for a caller: its own location or, if that is in the standard library or
-    /// in this crate, the location of the innermost user's call in progress.
+    /// in this crate, the location of the user's innermost call in progress.
     pub(crate) fn origin_of(&self, caller: Origin) -> Origin {
         if let Some(foreign) = &self.foreign {
             return foreign.clone();

@@ -90,9 +90,9 @@ impl Tensor {
         self * self.softplus().tanh()
     }
 
-    /// Computes `log(1 + e^x)` of floats; the gradient is `sigmoid(x)`. For `x` above 0, the formula is `x +
-    /// log(1 + e^-x)`, which neither overflows for large `x` nor loses digits for very negative `x`. Dugas et
-    /// al., NIPS 2000.
+    /// Computes `log(1 + e^x)` of floats; the gradient is `sigmoid(x)`. The formula is `x + log(1 + e^-x)`
+    /// above 0 and `log(1 + e^x)` elsewhere, which neither overflows for large `x` nor loses digits for very
+    /// negative `x`. Dugas et al., NIPS 2000.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -224,7 +224,7 @@ impl Tensor {
         self.gt(0.0).select(self, (self.not_above_zero() * (1.0 / alpha)).expm1() * alpha)
     }
 
-    /// Computes [`Tensor::elu`] with the alpha and scaled by the factor that preserve mean 0 and variance 1.
+    /// Computes [`Tensor::elu`] with the alpha and the scaling factor that preserve mean 0 and variance 1.
     /// Klambauer et al., NIPS 2017.
     ///
     /// ```

@@ -107,10 +107,10 @@ impl Tensor {
         self.attention_with_log_sum(keys, values, options).0
     }
 
-    /// Computes [`attention`](Tensor::attention), and for each query the logarithm of the sum of the
-    /// exponentials of its scaled scores, `[batch, heads, queries]`. With it, attention over parts of the
-    /// keys can be combined. It is `-inf` for a query that attends to no key. No gradient flows through the
-    /// logarithm: a loss that depends on it is an error.
+    /// Computes [`attention`](Tensor::attention), and the log-sum-exp of each query's scaled scores, `[batch,
+    /// heads, queries]`, with which attention over parts of the keys can be combined. The log-sum-exp of a
+    /// query that attends to no key is `-inf`. No gradient flows through it: a loss that depends on it is an
+    /// error.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -223,7 +223,7 @@ impl Tensor {
         let largest = scores.max_keep(-1).maximum(LOWEST).detach();
         let mut weights = (scores - largest).exp();
         if let Some(seen) = seen {
-            // The scores alone do not tell masked keys apart: all scores of a query may be the lowest, and
+            // Masked keys cannot be recognised by their scores: all scores of a query may be the lowest, and
             // then it attends to its visible keys equally.
             weights = seen.select(weights, 0.0);
         }

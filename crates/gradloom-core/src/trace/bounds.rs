@@ -11,7 +11,7 @@ use crate::decimal::Decimal;
 /// Maximum number of elements in the constants of one call.
 const MOST_NUMBERS: usize = 1 << 24;
 
-/// Maximum number of parts into which a call may split an axis, or that it may join: each part has ops.
+/// Maximum number of parts into which a call may split an axis, or that it may join: each part adds ops.
 const MOST_PARTS: usize = 1 << 14;
 
 /// Returns whether a constant of `count` numbers is small enough; if not, records an error of the function
@@ -38,7 +38,7 @@ pub(super) fn fits_parts(token: &str, count: usize, call: impl FnOnce() -> Strin
     fits
 }
 
-/// The range of an argument, which the program uses as float32.
+/// The range of an argument, which the program uses as f32.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Range {
     /// All numbers except NaN, including infinities.

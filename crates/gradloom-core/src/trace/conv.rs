@@ -164,7 +164,7 @@ impl Tensor {
     /// Computes the transpose of [`Tensor::conv1d`], that is, its gradient with respect to the input. Input
     /// `[batch, channels, length]` and weights `[channels, outputs / groups, size]` produce `[batch, outputs,
     /// positions]`, with `(length - 1) · stride - 2 · padding + dilation · (size - 1) + output_padding + 1`
-    /// positions. PyTorch's `conv_transpose1d`.
+    /// positions. Corresponds to PyTorch's `conv_transpose1d`.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};

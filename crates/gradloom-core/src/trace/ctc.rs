@@ -46,13 +46,13 @@ impl Tensor {
     /// least 1): PyTorch's `ctc_loss`, for batches with padded targets.
     ///
     /// `self` holds log-probabilities `[times, batch, classes]`, for example from `log_softmax`; `targets`
-    /// holds labels `[batch, most labels]`. The two lengths, both `[batch]`, are the numbers of valid times
-    /// and labels of each sequence; the rest is padding. These three are i32, i64 or u8. A target length
-    /// above the number of labels, a negative length or a label that is the blank fails the step; an input
-    /// length above the number of times means all times. The gradient is with respect to the
-    /// log-probabilities. PyTorch returns the gradient of the logits in its place; after the backward pass of
-    /// `log_softmax`, both are the same. A sequence that cannot be aligned has an infinite loss, see
-    /// [`CtcOptions::zero_infinity`], and a gradient of 0.
+    /// holds labels `[batch, labels]`. The two lengths, both `[batch]`, are the numbers of valid times and
+    /// labels of each sequence; the rest is padding. These three are i32, i64 or u8. A target length above
+    /// the number of labels, a negative length or a label that is the blank fails the step; an input length
+    /// above the number of times means all times. The gradient is with respect to the log-probabilities.
+    /// PyTorch returns the gradient of the logits in its place; after the backward pass of `log_softmax`,
+    /// both are the same. A sequence that cannot be aligned has an infinite loss (see
+    /// [`CtcOptions::zero_infinity`]) and a gradient of 0.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};

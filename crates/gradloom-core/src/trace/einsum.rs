@@ -47,7 +47,7 @@ impl Tensor {
     }
 
     /// Computes the sum of products over pairs of axes, `left[i]` of `self` and `right[i]` of `other`. The
-    /// result has the remaining axes of `self`, then those of `other`. NumPy's `tensordot`.
+    /// result has the remaining axes of `self`, then those of `other`. Corresponds to NumPy's `tensordot`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -91,7 +91,7 @@ impl Tensor {
 /// has one letter for each axis. Axes with the same letter are multiplied elementwise, and letters that are
 /// not in the result are summed over. Without `->`, the result has the letters that occur exactly once, in
 /// alphabetical order. A letter that occurs twice in one operand selects its diagonal. Operands are
-/// multiplied from left to right. NumPy's `einsum`.
+/// multiplied from left to right. Corresponds to NumPy's `einsum`.
 ///
 /// ```
 /// # use gradloom_core::{reference::eval, trace::*};

@@ -63,7 +63,8 @@ impl Tensor {
     /// Picks elements along an axis: `y[.., k, ..] = x[.., index[.., k, ..], ..]`. `index` is i32 and has the
     /// rank and extents of `self`, except along the axis, where its extent is the number of elements to pick;
     /// the result has the shape of `index`. An element that is picked several times gets the sum of the
-    /// gradients. Like PyTorch's `take_along_dim` and NumPy's `take_along_axis`, but without broadcasting.
+    /// gradients. Corresponds to PyTorch's `take_along_dim` and NumPy's `take_along_axis`, but without
+    /// broadcasting.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -97,7 +98,7 @@ impl Tensor {
     }
 
     /// Selects the elements of an axis that `index` i32 `[k]` names; the axis of the result has `k` elements,
-    /// which may repeat. PyTorch's `index_select`.
+    /// which may repeat. Corresponds to PyTorch's `index_select`.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -125,7 +126,7 @@ impl Tensor {
 
     /// Returns `self` with each element of `updates` added at its index along an axis: `y[.., index[.., k,
     /// ..], ..] += updates[.., k, ..]`, in the order of k. `index` is i32 with the shape of `updates`, which
-    /// has the extents of `self` except along the axis. PyTorch's `scatter_add`.
+    /// has the extents of `self` except along the axis. Corresponds to PyTorch's `scatter_add`.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};

@@ -259,8 +259,8 @@ impl Tensor {
     }
 
     /// Computes the mean over rows `[B.., classes]` of the Kullback-Leibler divergence of log-probabilities
-    /// `x` from target probabilities `y`, `sum y (log y - x)`; a target of 0 contributes 0. PyTorch's
-    /// `kl_div` with `batchmean`. Kullback and Leibler, 1951.
+    /// `x` from target probabilities `y`, `sum y (log y - x)`; a target of 0 contributes 0. Corresponds to
+    /// PyTorch's `kl_div` with `batchmean`. Kullback and Leibler, 1951.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};

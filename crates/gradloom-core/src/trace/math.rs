@@ -27,14 +27,14 @@ unary! {
     /// ```
     #[doc(alias = "absolute")]
     abs => Abs;
-    /// Returns the sign: -1, 0 or 1.
+    /// Returns the sign, which is -1, 0 or 1.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[-3.0, 0.0, 2.0], [3]).sign()), [-1.0, 0.0, 1.0]);
     /// ```
     sign => Sign;
-    /// Computes the largest whole number that is not above `x`. The gradient is 0.
+    /// Rounds down to a whole number. The gradient is 0.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -145,21 +145,21 @@ composite! {
     /// assert_eq!(eval(|| literal(&[0.0], [1]).tan()), [0.0]);
     /// ```
     tan => Tan;
-    /// Computes the angle in radians, from -π/2 to π/2, whose sine is `x`; NaN outside `-1..=1`.
+    /// Computes the arcsine in radians, from -π/2 to π/2; NaN outside `-1..=1`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[0.0], [1]).asin()), [0.0]);
     /// ```
     asin => Asin;
-    /// Computes the angle in radians, from 0 to π, whose cosine is `x`; NaN outside `-1..=1`.
+    /// Computes the arccosine in radians, from 0 to π; NaN outside `-1..=1`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0], [1]).acos()), [0.0]);
     /// ```
     acos => Acos;
-    /// Computes the angle in radians, from -π/2 to π/2, whose tangent is `x`.
+    /// Computes the arctangent in radians, from -π/2 to π/2.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -180,21 +180,21 @@ composite! {
     /// assert_eq!(eval(|| literal(&[0.0], [1]).cosh()), [1.0]);
     /// ```
     cosh => Cosh;
-    /// Computes the number whose hyperbolic sine is `x`.
+    /// Computes the inverse hyperbolic sine.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[0.0], [1]).asinh()), [0.0]);
     /// ```
     asinh => Asinh;
-    /// Computes the non-negative number whose hyperbolic cosine is `x`; NaN below 1.
+    /// Computes the inverse hyperbolic cosine, which is at least 0; NaN below 1.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0], [1]).acosh()), [0.0]);
     /// ```
     acosh => Acosh;
-    /// Computes the number whose hyperbolic tangent is `x`; NaN outside `-1..=1`.
+    /// Computes the inverse hyperbolic tangent; NaN outside `-1..=1`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -380,9 +380,9 @@ impl Tensor {
     }
 
     /// Converts the elements to another dtype. Float to integer rounds towards zero and saturates (NaN
-    /// becomes 0), integer to integer wraps, and conversion to bool is `x != 0`. Floats are converted to i64
-    /// through i32, as i64 is to any other dtype; an i64 outside i32's range is a trap: the step fails and
-    /// changes nothing.
+    /// becomes 0), integer to integer wraps, and conversion to bool is `x != 0`. Conversions from floats to
+    /// i64 and from i64 to any other dtype go through i32; an i64 outside the range of i32 is a trap: the
+    /// step fails and changes nothing.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -488,7 +488,7 @@ impl Tensor {
         }
     }
 
-    /// Computes the smallest whole number that is not below `x`. The gradient is 0.
+    /// Rounds up to a whole number. The gradient is 0.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -501,7 +501,7 @@ impl Tensor {
         -(-self).floor()
     }
 
-    /// Rounds to the nearest whole number, and ties to the even one. The gradient is 0.
+    /// Rounds to the nearest whole number, with ties to even. The gradient is 0.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};

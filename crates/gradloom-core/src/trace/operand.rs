@@ -110,8 +110,8 @@ pub(super) fn number(value: f64, beside: Tensor) -> Tensor {
 }
 
 /// Returns whether a division between an integer tensor and a number, in either order, would lose the
-/// fraction that the user expects, and records an error if so: PyTorch's `/` of integers yields fractions,
-/// and this one does not. There is no error if the number is an integer, except for u8.
+/// fraction that the user expects, and records an error if so. PyTorch's `/` of integers yields fractions,
+/// unlike this one. There is no error if the number is an integer, except for u8.
 #[track_caller]
 fn loses_fractions(token: &str, tensor: Tensor, number: impl Operand, is_first: bool) -> bool {
     let ty = tensor.ty();

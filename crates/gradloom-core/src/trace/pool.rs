@@ -101,7 +101,7 @@ impl Tensor {
         let Some(places) = self.pooled(token, size, axes, &options, None) else { return nothing(self) };
         let (mut largest, others) = (places[0], &places[1..]);
         for &place in others {
-            // False if `largest` is NaN, and true if only `place` is: comparisons with NaN are false.
+            // NaN in `place` replaces a number, but nothing replaces NaN: comparisons with NaN are false.
             let takes = place.le(largest).logical_or(largest.is_nan()).logical_not();
             largest = takes.select(place, largest);
         }

@@ -8,7 +8,7 @@ use super::{Axes, Tensor, acting, concat};
 use crate::ir::{DType, OpKind, Shape, Type};
 
 impl Tensor {
-    /// Returns the `length` elements of an axis that begin at `start`.
+    /// Returns `length` elements of an axis, beginning at `start`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -80,7 +80,7 @@ impl Tensor {
     }
 
     /// Repeats the whole tensor along each axis, `times[i]` times along axis i; missing leading axes are
-    /// added. NumPy's `tile`, PyTorch's `repeat`.
+    /// added. Corresponds to NumPy's `tile` and PyTorch's `repeat`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -137,8 +137,8 @@ impl Tensor {
     }
 
     /// Resamples an axis to `size` elements by linear interpolation between the centres of the two nearest
-    /// elements; positions beyond the outermost centres take the outermost element. PyTorch's `interpolate`
-    /// with `align_corners=False`.
+    /// elements; positions beyond the outermost centres take the outermost element. Corresponds to PyTorch's
+    /// `interpolate` with `align_corners=False`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -272,7 +272,7 @@ impl Tensor {
     }
 
     /// Extracts windows of `size` elements, `step` apart, along an axis. The axis then counts the windows,
-    /// and a new last axis holds the elements of each. PyTorch's `unfold`.
+    /// and a new last axis holds the elements of each. Corresponds to PyTorch's `unfold`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};

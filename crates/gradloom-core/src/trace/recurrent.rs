@@ -1,10 +1,10 @@
-//! LSTM and GRU, as loops by [`scan`].
+//! LSTM and GRU, implemented with [`scan`].
 
 use super::tensor::fail_with_help;
 use super::{Tensor, acting, full, scan, within};
 
 /// Weights `[inputs, gates · hidden]` and `[hidden, gates · hidden]` and biases `[gates · hidden]` of a
-/// recurrent function; its gates are adjacent along the last axis.
+/// recurrent function. The gates are adjacent along the last axis.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gates {
     pub(crate) weight_ih: Tensor,

@@ -6,7 +6,7 @@ use crate::decimal::Decimal;
 use crate::float;
 use crate::ir::{DType, Type};
 
-/// Maximum number of angles in a call: 268 MB of constant cosines and sines in float32.
+/// Maximum number of angles in a call: 268 MB of constant cosines and sines in f32.
 const MOST_ANGLES: usize = 1 << 25;
 
 impl Tensor {
@@ -16,7 +16,7 @@ impl Tensor {
     /// At position `t`, elements `i` and `i + D/2`, as a pair (a, b), are rotated by the angle `θ = t ·
     /// base^(-2i/D)`, to `a cos θ - b sin θ` and `b cos θ + a sin θ`. `base` is usually 10000. The method is
     /// from Su et al., "RoFormer", 2021; the pairing of halves is that of GPT-NeoX and Llama. The angles are
-    /// computed in float64, and their cosines and sines become constants of the program.
+    /// computed in f64, and their cosines and sines become constants of the program.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};

@@ -212,7 +212,7 @@ impl Recording {
         with_scope(|scope| scope.foreign = origin);
     }
 
-    /// Returns the first error so far. The trace continues after it, with a placeholder, but yields no
+    /// Returns the first error so far. Tracing continues after an error, with placeholders, but yields no
     /// result.
     pub fn error(&self) -> Option<Error> {
         with_scope(|scope| scope.error.clone())

@@ -328,7 +328,7 @@ impl Tensor {
     }
 
     /// Splits an axis into at most `count` parts of the same extent, except that the last may be shorter.
-    /// PyTorch's `chunk`.
+    /// Corresponds to PyTorch's `chunk`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};

@@ -10,8 +10,8 @@ use super::tensor::has_floats;
 use super::{Tensor, acting, iota};
 use crate::ir::{DType, Shape};
 
-/// Defines the forms of a reduction that remove axes from the form that keeps them. The methods take the
-/// additional parameters `$number`.
+/// Defines the two forms of a reduction that remove axes in terms of the form that keeps them. The methods
+/// have the additional parameters `$number`.
 macro_rules! forms {
     ($($(#[$doc:meta])* $all:ident $some:ident $keep:ident($($number:ident),*);)*) => {
         impl Tensor {

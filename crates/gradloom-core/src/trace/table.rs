@@ -17,7 +17,7 @@ pub struct ParamTable {
 /// One parameter of a model.
 #[derive(Debug)]
 pub struct ParamUse {
-    /// Path of the first field that holds it, such as `layers.0.weight`.
+    /// Path of the first field that holds the parameter, such as `layers.0.weight`.
     pub name: String,
     /// Paths of other fields that hold the same parameter (tied weights).
     pub aliases: Vec<String>,
@@ -28,7 +28,7 @@ pub struct ParamUse {
 /// One state of a model.
 #[derive(Debug)]
 pub struct StateUse {
-    /// Its own name, or the path of the first field that holds it.
+    /// Name of the state: its own, or the path of the first field that holds it.
     pub name: String,
     /// The state.
     pub state: State,

@@ -501,8 +501,8 @@ fn counts_to(ty: &Type, axis: usize) -> bool {
     !ty.dtype.is_integer() || Number::Int(last as i64).fits(ty.dtype)
 }
 
-/// Returns a tensor of the given shape whose elements are their indices along `axis`: `iota(DType::I32,
-/// [context], 0)` returns positions.
+/// Returns a tensor of the given shape in which each element is its index along `axis`: `iota(DType::I32,
+/// [context], 0)` returns the positions 0, 1, ..
 ///
 /// ```
 /// # use gradloom_core::{ir::DType, reference::eval, trace::*};

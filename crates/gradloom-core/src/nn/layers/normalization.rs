@@ -206,8 +206,7 @@ pub struct BatchNorm {
     pub running_mean: State,
     /// Running variance `[channels]`, initially 1; the sample variance, as in PyTorch.
     pub running_var: State,
-    /// Fraction of the difference from the batch's statistics by which the running statistics move at each
-    /// step.
+    /// Fraction by which the running statistics move towards those of the batch at each step.
     pub momentum: f64,
     /// Number that is added to the variance.
     pub epsilon: f64,

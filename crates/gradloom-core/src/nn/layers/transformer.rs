@@ -95,7 +95,7 @@ impl Module for MultiHeadAttention {
 }
 
 /// A transformer block: self-attention, then two linear layers with GELU between them. Each part is applied
-/// to a layer normalisation of its input and added to the input: `x + attention(norm(x))`, `x +
+/// to the layer-normalised input, and its result is added to the input: `x + attention(norm(x))`, `x +
 /// mlp(norm(x))`. Xiong et al., 2020.
 #[derive(Clone, Debug)]
 pub struct TransformerBlock {
@@ -150,8 +150,8 @@ impl TransformerBlock {
         self
     }
 
-    /// Returns the block with dropout, in training, of the attention weights, of the hidden layer, and of the
-    /// outputs of both parts before they are added.
+    /// Returns the block with dropout in training. It applies to the attention weights, to the hidden layer,
+    /// and to the outputs of both parts before they are added.
     #[must_use]
     pub fn dropout(mut self, p: f64) -> Self {
         self.dropout = Dropout::new(p);
