@@ -105,7 +105,6 @@ impl<'g> Batches<'g> {
         self.values[value.index()].expect("operands come before what uses them")
     }
 
-    /// Adds a micro-batch.
     fn add(&mut self, number: usize) {
         // States that the previous micro-batch updated.
         let states: Vec<(ValueId, ValueId)> = match number {

@@ -442,7 +442,6 @@ fn check(numbers: &Hyperparameters, name: &str, ok: fn(f64) -> bool, range: &str
         .help(format!("`{name}` must be {range}")))
 }
 
-/// Checks the learning rate and the weight decay.
 fn check_rates(numbers: &Hyperparameters) -> Result<()> {
     ["lr", "weight_decay"].into_iter().try_for_each(|name| check_size(numbers, name).map(drop))
 }
@@ -457,7 +456,6 @@ fn check_share(numbers: &Hyperparameters, name: &str) -> Result<f64> {
     check(numbers, name, |v| (0.0..1.0).contains(&v), "at least 0 and less than 1")
 }
 
-/// Returns a map from names to numbers.
 fn named<const N: usize>(numbers: [(&str, f64); N]) -> Hyperparameters {
     numbers.map(|(name, value)| (name.to_string(), value)).into()
 }

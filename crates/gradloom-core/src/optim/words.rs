@@ -19,12 +19,10 @@ impl<'t> Words<'t> {
         Self { subject, text, rest: text.split_ascii_whitespace() }
     }
 
-    /// Takes the next word.
     pub(super) fn word(&mut self) -> Result<&'t str, Error> {
         self.rest.next().ok_or_else(|| wrong(self.subject, self.text))
     }
 
-    /// Takes the next word as a number.
     pub(super) fn number<N: FromStr>(&mut self) -> Result<N, Error> {
         self.word()?.parse().map_err(|_| wrong(self.subject, self.text))
     }
@@ -34,7 +32,6 @@ impl<'t> Words<'t> {
         if self.word()? == name { self.number() } else { Err(wrong(self.subject, self.text)) }
     }
 
-    /// Returns whether all words have been taken.
     pub(super) fn is_empty(&self) -> bool {
         self.rest.clone().next().is_none()
     }

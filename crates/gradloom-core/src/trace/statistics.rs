@@ -285,7 +285,6 @@ impl Tensor {
         self.cast(DType::Bool).cast(DType::I32).sum_axes(axes)
     }
 
-    /// Returns the list of all axes.
     pub(super) fn every_axis(self) -> Vec<isize> {
         (0..self.rank() as isize).collect()
     }

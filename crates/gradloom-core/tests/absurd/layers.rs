@@ -1,5 +1,5 @@
-//! Layers with absurd sizes: a constructor returns a layer or panics at its caller, and tensors are passed
-//! through the layer.
+//! Layers with absurd sizes. A constructor must return a layer or panic at its caller; the layer is then
+//! applied to tensors of all types.
 
 use super::values::{Absurd, PerAxis, each};
 use super::{Report, types};

@@ -1,6 +1,6 @@
-//! Absurd arguments: calls every public function of tensors, every layer, optimizer and schedule with numbers
-//! at the limits of their types, empty lists, and tensors of wrong ranks, dtypes and sizes. Each program
-//! succeeds or results in an error at the user's line, and takes little time and memory.
+//! Calls every public function of tensors, layer, optimizer and schedule with absurd arguments: numbers at
+//! the limits of their types, empty lists, and tensors of wrong ranks, dtypes and sizes. Each program must
+//! succeed or result in an error at the user's line, and take little time and memory.
 //!
 //! The tables are in `tensors.rs` and its siblings; `complete.rs` finds public functions that are in no
 //! table.

@@ -60,7 +60,8 @@ type Row = (&'static str, fn(f64) -> Box<dyn Optimizer>, &'static [f64], &'stati
 
 const NAN: f64 = f64::NAN;
 const INF: f64 = f64::INFINITY;
-/// Ranges as f32: rates and weight decays; epsilons and sums; decay rates of means; divisors.
+/// Valid and invalid values, as f32, of rates and weight decays, of epsilons and sums, of decay rates of
+/// means, and of divisors.
 const RATES: (&[f64], &[f64]) = (&[0.0, 1e-320, 0.1, 1e18], &[NAN, INF, -INF, -1.0, -1e-320, 1e19, 1e39]);
 const SUMS: (&[f64], &[f64]) = (&[0.0, 1e-320, 0.1, 1e38], &[NAN, INF, -INF, -1.0, -1e-320, 1e39]);
 const BETAS: (&[f64], &[f64]) = (&[0.0, 1e-320, 0.9], &[NAN, INF, -INF, -1.0, -1e-320, 1.0, 2.0]);

@@ -2,7 +2,6 @@
 
 use gradloom_core::ir::DType;
 
-/// A type with absurd values.
 pub(crate) trait Absurd: Sized {
     fn values() -> Vec<Self>;
 }

@@ -1,5 +1,6 @@
-//! Shapes of predictions and targets: calls every function of two or three tensors in which broadcasting
-//! would be a mistake with all small combinations of shapes. The expected rules are written out here.
+//! Shapes of predictions and targets. The tests call every function of two or three tensors in which
+//! broadcasting would be a mistake, with all small combinations of shapes. The expected rules are written out
+//! here.
 
 use super::assert_near;
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -58,8 +59,8 @@ const TARGETS: [(&str, OfTwo); 10] = [
     ("poisson_nll_loss", |x, y| x.poisson_nll_loss(y)),
     ("gaussian_nll_loss", |x, y| x.gaussian_nll_loss(y, x)),
 ];
-/// Functions of rows: the name, the dtype of the targets, true if there is one target for each row, true if
-/// there is one result for each row, and the function.
+/// Functions of rows, each with its name, the dtype of its targets, whether it has one target for each row,
+/// and whether it has one result for each row.
 const ROWS: [(&str, DType, bool, bool, OfTwo); 7] = [
     ("kl_div_loss", DType::F32, false, false, |x, y| x.kl_div_loss(y)),
     ("cross_entropy", DType::F32, false, false, |x, y| x.cross_entropy(y)),

@@ -226,7 +226,7 @@ fn functions_of_rows_bend_where_elements_are_equal() {
     });
 }
 
-/// Checks products and cumulative products with zeros at all positions, in each direction.
+/// Checks products and cumulative products, forward and reversed, with zeros at various positions.
 #[test]
 fn products_bend_at_zeros() {
     let rows: &[&[f64]] = &[
@@ -266,7 +266,7 @@ fn products_bend_at_zeros() {
 
 #[test]
 fn second_derivatives_of_products_are_those_of_the_polynomial() {
-    // Computes the gradient of the weighted sum of the gradient.
+    // Computes the gradient of a weighted sum over the elements of the gradient.
     let second = |x: Value, weights: &[f64], f: fn(Tensor) -> Tensor| {
         let weights = floats(&x.ty.shape, weights);
         let found = run(&[x, weights], |x| {

@@ -1,4 +1,4 @@
-//! Elements that are not selected do not matter: NaN and infinity in ignored, masked, padded or clamped
+//! Elements that are not selected have no effect: NaN and infinity in ignored, masked, padded or clamped
 //! elements change neither values nor gradients, bit for bit.
 
 use super::{Value, drawn, floats, ints, run_as};
@@ -10,7 +10,7 @@ const ANY: &[f64] = &[f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 3e38, -3e38];
 type Function = Box<dyn Fn(&[Tensor]) -> Tensor>;
 type OfRows = fn(Tensor) -> Tensor;
 
-/// A function, and elements of its inputs that must not matter.
+/// A function, and elements of its inputs that must have no effect.
 struct Case {
     name: String,
     inputs: Vec<Value>,
@@ -60,7 +60,7 @@ impl Case {
         found.into_iter().map(|tensor| tensor.to_f64()).collect()
     }
 
-    /// Poisons each element alone and all together. Returns the number of comparisons.
+    /// Poisons each element separately, and then all of them. Returns the number of comparisons.
     fn check(&self) -> usize {
         let want = self.run(&self.inputs);
         let finite = want[1..].iter().flatten().all(|x| x.is_finite());

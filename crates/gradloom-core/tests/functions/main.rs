@@ -72,7 +72,6 @@ fn value(values: &[Value], f: impl Fn(&[Tensor]) -> Tensor) -> HostTensor {
     run(values, |x| vec![f(x)]).unwrap_or_else(|error| panic!("{error}")).remove(0)
 }
 
-/// Returns the error of a function.
 #[track_caller]
 fn error(values: &[Value], f: impl Fn(&[Tensor]) -> Tensor) -> Error {
     match run(values, |x| vec![f(x)]) {

@@ -39,7 +39,6 @@ fn randn_is_the_transform_of_its_uniform_numbers() {
     assert_near(&value(&[], |_| randn([2, 0])), &[2, 0], &[], 0.0);
 }
 
-/// Returns `count` rows of the same logits.
 fn rows(count: usize, logits: &[f64]) -> Value {
     floats(&[count, logits.len()], &logits.repeat(count))
 }

@@ -1,4 +1,4 @@
-//! Fusion: the resulting kernels, and that they compute what the graph computes.
+//! Fusion. The tests check the resulting kernels, and that they compute what the graph computes.
 
 mod choices;
 mod custom;

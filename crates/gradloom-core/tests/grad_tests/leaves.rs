@@ -9,7 +9,6 @@ use std::collections::HashMap;
 pub(crate) struct Leaves(pub(crate) HashMap<String, HostTensor>);
 
 impl Leaves {
-    /// Adds a parameter with the given elements.
     pub(crate) fn param(
         &mut self,
         b: &mut Builder<'_>,
@@ -22,13 +21,11 @@ impl Leaves {
         b.op(OpKind::Param { name: name.into(), ty }, &[])
     }
 
-    /// Adds an input with the given elements.
     pub(crate) fn input(&mut self, b: &mut Builder<'_>, name: &str, ty: Type, values: &[f64]) -> ValueId {
         self.0.insert(name.into(), HostTensor::from_f64(ty.clone(), values.iter().copied()));
         b.op(OpKind::Input { name: name.into(), ty }, &[])
     }
 
-    /// Evaluates a graph in f64.
     #[track_caller]
     pub(crate) fn run(&self, graph: &Graph) -> Evaluation {
         let leaf = |kind: &OpKind| Graph::leaf_name(kind).and_then(|name| self.0.get(name)).cloned();

@@ -12,7 +12,8 @@ use std::collections::BTreeSet;
 /// Number of random instances of each case.
 const INSTANCES: u64 = 24;
 
-/// Appends the sum of all float results, weighted randomly so that every element has a different influence.
+/// Appends the sum over the elements of all float results, each multiplied by a random weight so that every
+/// element matters.
 fn loss_of(b: &mut Builder<'_>, leaves: &mut Leaves, random: &mut Random, results: &[ValueId]) -> ValueId {
     let mut loss = b.number(0.0);
     for (i, &y) in

@@ -1,4 +1,4 @@
-//! Inlining of blocks, which keeps earlier handles valid, and 64-bit numbers as words.
+//! Inlining of blocks, which keeps existing handles valid, and splitting of 64-bit numbers into words.
 
 use crate::meaning::{Leaf, assert_alike};
 use crate::{becomes, graph};
@@ -67,8 +67,8 @@ fn a_loop_without_a_turn_gives_what_it_got_and_empty_stacks() {
     );
 }
 
-/// Blocks with a result that is also read inside, a parameter that is returned unchanged, and one value as
-/// two results.
+/// Nested blocks: a result that the block itself also reads, a parameter that is returned unchanged, and one
+/// value that is returned twice.
 const SHARED: &str = "%0: f32[2] = input \"x\"
      ^1(%1: f32[2]) {
        %2: f32[2] = exp %1

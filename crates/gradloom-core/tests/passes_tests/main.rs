@@ -1,4 +1,4 @@
-//! Passes: the effect of each on a graph, and that all graphs keep their meaning.
+//! Passes. The tests check the effect of each on a graph, and that graphs keep their meaning.
 
 mod cse;
 mod dce;
@@ -47,7 +47,6 @@ fn count(graph: &Graph, name: &str) -> usize {
     graph.entry_ops().filter(|(_, op)| op.kind.name() == name).count()
 }
 
-/// Returns the names of the inputs, in order.
 fn inputs(graph: &Graph) -> Vec<String> {
     let names = graph.entry_ops().filter_map(|(_, op)| match &op.kind {
         OpKind::Input { name, .. } => Some(name.clone()),

@@ -1,4 +1,5 @@
-//! Rematerialisation: which ops are chosen, how the graph changes, and that no pass undoes it.
+//! Rematerialisation. The tests check which ops are chosen, how the graph changes, and that no pass undoes
+//! it.
 
 use super::generate::generate;
 use super::meaning::{Leaf, assert_gives};

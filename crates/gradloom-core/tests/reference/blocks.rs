@@ -6,7 +6,7 @@ use gradloom_core::ir::{CustomOp, DType, OpKind, Slice, SliceMut, Type, TypeErro
 use gradloom_core::reference::{HostData, HostTensor, evaluate};
 use std::sync::Arc;
 
-/// A block that adds a row to a running sum, for a loop over the rows of `%2` from `%1`.
+/// A block that adds a row to a running sum. The loop starts from `%1` and takes the rows of `%2`.
 const SUMS: &str = "^1(%10: f32[2], %11: f32[2]) {\n%12: f32[2] = add %10, %11\n-> %12, %12, %11\n}\n";
 
 #[test]

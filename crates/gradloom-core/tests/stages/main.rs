@@ -1,5 +1,5 @@
-//! Graphs of a real model after each stage are sound, survive a round trip through text, and compute the
-//! right values.
+//! Checks that the graphs of a realistic model are valid after each stage, survive a round trip through text,
+//! and compute the right values.
 
 use gradloom_core::grad;
 use gradloom_core::ir::{Graph, Guard, OpKind, Output, Type, parse};

@@ -1,4 +1,4 @@
-//! Mutated texts, for which neither the parser nor the printer nor the verifier panics.
+//! Checks that the parser, the printer and the verifier do not panic on mutated texts.
 
 use crate::twice::customs;
 use gradloom_core::ir::parse_with;

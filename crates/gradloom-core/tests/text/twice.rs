@@ -30,7 +30,6 @@ impl CustomOp for Twice {
     }
 }
 
-/// Returns all custom ops of the tests.
 pub(crate) fn customs() -> Vec<Arc<dyn CustomOp>> {
     vec![Arc::new(Twice)]
 }

@@ -7,7 +7,7 @@ mod structure;
 use gradloom_core::ir::{Graph, OpId, parse};
 use gradloom_core::verify::{VerifyError, verify};
 
-/// A valid graph with one of each kind of element.
+/// A valid graph with at least one element of each kind.
 const SOUND: &str = "graph {
   @0 = \"src/model.rs\":12:20
   %0: f32[2, 3] = input \"x\"

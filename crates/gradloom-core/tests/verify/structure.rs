@@ -236,7 +236,7 @@ fn result_types_are_those_of_the_shape_rule() {
 
 #[test]
 fn every_kind_survives_missing_operands() {
-    // The shape rules index their operands, which each must count first.
+    // The shape rules index their operands, so each must first check their number.
     let text = include_str!("../text/every_op.txt");
     let graph = parse(&text.replace("custom \"tests.twice\"", "neg")).unwrap();
     verify(&graph).unwrap();

@@ -149,7 +149,6 @@ fn has_channels(token: &str, x: Tensor, given: Tensor) -> bool {
     has_floats(token, x)
 }
 
-/// Adds a bias to each channel.
 #[track_caller]
 fn shifted(x: Tensor, bias: &Param) -> Tensor {
     let shape = x.shape();
