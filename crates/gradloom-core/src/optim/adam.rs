@@ -18,7 +18,7 @@ pub type Adam = AdamOf<false>;
 /// See [the formulas](crate::optim#formulas).
 pub type AdamW = AdamOf<true>;
 
-/// [`Adam`], or [`AdamW`] if the weight decay is `DECOUPLED`.
+/// The implementation of [`Adam`] and, if `DECOUPLED` is true, of [`AdamW`].
 #[derive(Clone, Debug)]
 pub struct AdamOf<const DECOUPLED: bool> {
     schedule: Schedule,

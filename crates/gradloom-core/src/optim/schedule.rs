@@ -164,7 +164,7 @@ impl Schedule {
     }
 }
 
-/// Maximum nesting depth of schedules in a text, which bounds the reader's recursion.
+/// Maximum nesting depth of schedules in a text, which bounds the parser's recursion.
 const MOST_NESTED: usize = 500;
 
 impl fmt::Display for Schedule {

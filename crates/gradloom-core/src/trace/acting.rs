@@ -24,8 +24,8 @@ pub(crate) struct Acting {
     is_placed: bool,
 }
 
-/// Makes errors of the open trace name the method `name`, until the guard is dropped. Ops whose own location
-/// is lost get that of the method's caller.
+/// Makes errors of the open trace refer to the method `name`, until the guard is dropped. Ops whose own
+/// location is lost get that of the method's caller.
 ///
 /// On WebAssembly it does nothing, as it would add kilobytes to the module, and the page knows which op it
 /// called.
@@ -35,8 +35,8 @@ pub(crate) fn acting(name: &'static str) -> Acting {
     begin(Some(name))
 }
 
-/// Gives ops whose own location is lost the caller's location, until the guard is dropped. For layers and
-/// blocks, which keep the names of the methods that they call.
+/// Records the caller's location for ops whose own location is lost, until the guard is dropped. Layers and
+/// blocks use it: their errors keep the names of the methods that they call.
 #[track_caller]
 #[inline]
 pub(crate) fn within() -> Acting {

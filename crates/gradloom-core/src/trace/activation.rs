@@ -157,9 +157,9 @@ impl Tensor {
         self.gt(0.0).select(self, self * slope)
     }
 
-    /// Computes `x` where `x > 0`, else `weight · x`. As in PyTorch, there is either one weight, of rank 0 or
-    /// `[1]`, or one for each channel (axis 1) of `[batch, channels, S..]`, of shape `[channels]`. He, Zhang,
-    /// Ren, Sun, 2015.
+    /// Computes `x` where `x > 0`, else `weight · x`. As in PyTorch, `weight` is one number, of rank 0 or
+    /// `[1]`, or one number for each channel (axis 1) of `[batch, channels, S..]`, of shape `[channels]`. He,
+    /// Zhang, Ren, Sun, 2015.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};

@@ -23,8 +23,8 @@ pub(super) fn are_targets(token: &str, predictions: Tensor, targets: impl Operan
         || are_alike(token, ["predictions", "targets"], predictions, targets)
 }
 
-/// Returns whether two tensors have the same shape; if not, records an error of the function named `token`,
-/// with `names` for the tensors.
+/// Returns whether two tensors have the same shape; if not, records an error of the function `token` that
+/// refers to the tensors by `names`.
 #[track_caller]
 pub(super) fn are_alike(token: &str, names: [&str; 2], first: Tensor, second: Tensor) -> bool {
     let (a, b) = (first.shape(), second.shape());
@@ -69,7 +69,7 @@ fn superfluous(shape: &Shape, other: &Shape) -> Option<usize> {
 }
 
 /// Returns whether `part` broadcasts to the shape of `x` without enlarging it; if not, records an error of
-/// the function named `token`, with `name` for the part.
+/// the function `token` that refers to the part by `name`.
 #[track_caller]
 pub(super) fn is_within(token: &str, x: Tensor, name: &str, part: Tensor) -> bool {
     let (whole, own) = (x.shape(), part.shape());
@@ -82,9 +82,8 @@ pub(super) fn is_within(token: &str, x: Tensor, name: &str, part: Tensor) -> boo
     fits
 }
 
-/// Returns whether `numbers` has one number for each row of `rows` `[B.., width]`, that is, the shape
-/// `[B..]`, or one number for all rows; if not, records an error of the function named `token`, with these
-/// names for the tensors.
+/// Returns whether `numbers` is `[B..]`, with one number for each row of `rows` `[B.., width]`, or a scalar;
+/// if not, records an error of the function `token` that refers to the tensors by these names.
 #[track_caller]
 pub(super) fn is_one_per_row(token: &str, [one, other]: [&str; 2], rows: Tensor, numbers: Tensor) -> bool {
     let (shape, own) = (rows.shape(), numbers.shape());

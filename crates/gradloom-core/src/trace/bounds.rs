@@ -15,7 +15,7 @@ const MOST_NUMBERS: usize = 1 << 24;
 const MOST_PARTS: usize = 1 << 14;
 
 /// Returns whether a constant of `count` numbers is small enough; if not, records an error of the function
-/// named `token`, with `call` as the description of the call.
+/// `token`. `call` describes the call in the message.
 #[track_caller]
 pub(super) fn fits_constants(token: &str, count: usize, call: impl FnOnce() -> String) -> bool {
     let fits = count <= MOST_NUMBERS;
@@ -26,8 +26,8 @@ pub(super) fn fits_constants(token: &str, count: usize, call: impl FnOnce() -> S
     fits
 }
 
-/// Returns whether `count` parts are few enough; if not, records an error of the function named `token`, with
-/// `call` as the description of the call.
+/// Returns whether `count` parts are few enough; if not, records an error of the function `token`. `call`
+/// describes the call in the message.
 #[track_caller]
 pub(super) fn fits_parts(token: &str, count: usize, call: impl FnOnce() -> String) -> bool {
     let fits = count <= MOST_PARTS;
@@ -76,8 +76,8 @@ impl Range {
     }
 }
 
-/// Returns whether an argument lies in its range; if not, records an error of the function named `token`,
-/// with `name` as the argument's name.
+/// Returns whether an argument lies in its range; if not, records an error of the function `token` that
+/// refers to the argument by `name`.
 #[track_caller]
 pub(crate) fn is_in_range(token: &str, name: &str, number: f64, range: Range) -> bool {
     let holds = range.holds(number);

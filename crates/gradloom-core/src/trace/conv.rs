@@ -161,8 +161,8 @@ impl Tensor {
         emit(OpKind::Conv(spec), &[self, weights], token)
     }
 
-    /// Computes the transpose of [`Tensor::conv1d`], that is, its gradient with respect to the input. Input
-    /// `[batch, channels, length]` and weights `[channels, outputs / groups, size]` produce `[batch, outputs,
+    /// Computes the transpose of [`Tensor::conv1d`] (its gradient with respect to the input). Input `[batch,
+    /// channels, length]` and weights `[channels, outputs / groups, size]` produce `[batch, outputs,
     /// positions]`, with `(length - 1) · stride - 2 · padding + dilation · (size - 1) + output_padding + 1`
     /// positions. Corresponds to PyTorch's `conv_transpose1d`.
     ///
@@ -180,9 +180,9 @@ impl Tensor {
         self.conv_transpose("conv_transpose1d", 1, weights, options)
     }
 
-    /// Computes the transpose of [`Tensor::conv2d`], that is, its gradient with respect to the input, of
-    /// `[batch, channels, height, width]` with weights `[channels, outputs / groups, rows, columns]`. See
-    /// [`Tensor::conv_transpose1d`].
+    /// Computes the transpose of [`Tensor::conv2d`] (its gradient with respect to the input). Input `[batch,
+    /// channels, height, width]` and weights `[channels, outputs / groups, rows, columns]` produce `[batch,
+    /// outputs, height', width']`. See [`Tensor::conv_transpose1d`].
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};

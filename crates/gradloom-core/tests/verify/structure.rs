@@ -274,7 +274,7 @@ fn blocks_do_not_run_themselves() {
         g.ops[neg].kind = OpKind::Checkpoint { block: inner(g) };
     });
     assert_eq!(error.message, "checkpoint runs the block that it is a part of");
-    // The same through another block.
+    // The block runs itself through another block.
     let text = "graph { ^1() { -> } ^2() { checkpoint ^1 -> } checkpoint ^2 }";
     let mut graph = parse(text).unwrap();
     let second = BlockId::from_index(2);
