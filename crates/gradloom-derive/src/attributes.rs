@@ -1,11 +1,11 @@
 //! The `#[module(..)]` attribute.
 //!
-//! In: the attributes of an item or a field. Out: whether the field is skipped, or an error at the attribute
-//! that has no meaning there. Attributes with other names belong to other macros.
+//! In: the attributes of an item or a field. Out: whether the field is skipped, or an error at a misplaced
+//! attribute. Attributes with other names are ignored because they belong to other macros.
 
 use syn::{Attribute, Error, Result};
 
-/// Returns whether a field is marked with `#[module(skip)]`.
+/// Returns `true` if a field is marked with `#[module(skip)]`.
 pub(crate) fn is_skipped(attributes: &[Attribute]) -> Result<bool> {
     let mut skipped = false;
     for attribute in ours(attributes) {
@@ -23,7 +23,7 @@ pub(crate) fn is_skipped(attributes: &[Attribute]) -> Result<bool> {
     Ok(skipped)
 }
 
-/// Returns an error if the struct or enum itself, or a variant, has a `#[module(..)]`.
+/// Returns an error if a struct, an enum or a variant has a `#[module(..)]` attribute.
 pub(crate) fn reject_on_item(attributes: &[Attribute]) -> Result<()> {
     match ours(attributes).next() {
         None => Ok(()),

@@ -1,16 +1,16 @@
-//! The `Module` bounds of a generic struct.
+//! The `Module` bounds of a generic type.
 //!
-//! In: its generics and the types of the fields that are visited. Out: the generics with the bounds that an
-//! implementation needs. The rule is that of the derives of serde: a type parameter that a field uses is
-//! bounded, an associated type (`A::Head`) is bounded itself, and `PhantomData<T>` asks nothing of `T`.
-//! Bounds on whole field types would be more exact, but a type that holds itself in a `Vec` would then never
-//! end.
+//! In: the type's generics and the types of its visited fields. Out: the generics with the bounds that the
+//! implementation needs. The rules are those of serde's derives: a type parameter that a field uses is
+//! bounded, an associated type (`A::Head`) is bounded itself, and `PhantomData<T>` does not require a bound
+//! on `T`. Bounds on whole field types would be more precise, but would recurse forever for a type that
+//! contains itself in a `Vec`.
 
 use quote::ToTokens;
 use syn::visit::{self, Visit};
 use syn::{GenericParam, Generics, Ident, Path, Type, TypePath, parse_quote};
 
-/// Returns `generics` with `Module` bounds for what `fields` use.
+/// Returns `generics` with a `Module` bound for each parameter and associated type that `fields` use.
 pub(crate) fn with_module_bounds<'a>(
     generics: &Generics,
     fields: impl Iterator<Item = &'a Type>,
@@ -36,8 +36,8 @@ pub(crate) fn with_module_bounds<'a>(
     generics
 }
 
-/// The type parameters, and the associated types of them, that stand in the visited types; each once, in
-/// order.
+/// The type parameters and their associated types that occur in the visited types, without duplicates, in
+/// order of first occurrence.
 struct Uses<'a> {
     parameters: Vec<&'a Ident>,
     bounded: Vec<&'a TypePath>,
@@ -49,7 +49,7 @@ impl Uses<'_> {
             && path.segments.first().is_some_and(|segment| self.parameters.contains(&&segment.ident))
     }
 
-    /// Returns whether the type is `<T as Trait>::Name` for a type parameter.
+    /// Returns `true` if the type is `<T as Trait>::Name` for a type parameter `T`.
     fn is_qualified_parameter(&self, ty: &TypePath) -> bool {
         match ty.qself.as_ref().map(|qualified| &*qualified.ty) {
             Some(Type::Path(inner)) => inner.qself.is_none() && self.starts_with_parameter(&inner.path),
@@ -61,7 +61,8 @@ impl Uses<'_> {
 impl<'a> Visit<'a> for Uses<'a> {
     fn visit_type_path(&mut self, ty: &'a TypePath) {
         if (ty.qself.is_none() && self.starts_with_parameter(&ty.path)) || self.is_qualified_parameter(ty) {
-            // Syntax trees compare only with another feature of syn, which every user would have to build.
+            // syn's syntax trees implement `PartialEq` only with its `extra-traits` feature, which would slow
+            // down every user's build.
             let text = |ty: &TypePath| ty.to_token_stream().to_string();
             if self.bounded.iter().all(|bounded| text(bounded) != text(ty)) {
                 self.bounded.push(ty);

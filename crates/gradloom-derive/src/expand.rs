@@ -1,4 +1,5 @@
-//! The expansion itself, on parsed input, so that it can be tested outside of the compiler.
+//! Expansion of the derive macro, separate from the entry point so that it can be tested outside the
+//! compiler.
 
 use crate::{attributes, bounds};
 use proc_macro2::TokenStream;
@@ -7,7 +8,7 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Data, DataEnum, DeriveInput, Error, Field, Fields, Ident, Index, Member, Result, Type};
 
-/// Returns the implementation of `Module`, or all errors that the input has.
+/// Returns the implementation of `Module`, or all errors in the input.
 pub(crate) fn module(input: &DeriveInput) -> Result<TokenStream> {
     let mut errors = attributes::reject_on_item(&input.attrs).err();
     let name = &input.ident;
@@ -26,7 +27,7 @@ pub(crate) fn module(input: &DeriveInput) -> Result<TokenStream> {
     };
     errors.map_or(Ok(()), Err)?;
 
-    // An unused parameter would be a warning in the user's crate.
+    // An unused parameter would cause a warning in the user's crate.
     let visitor = if types.is_empty() { format_ident!("_visitor") } else { format_ident!("visitor") };
     let generics = bounds::with_module_bounds(&input.generics, types.into_iter());
     let (parameters, arguments, conditions) = generics.split_for_impl();
@@ -40,8 +41,8 @@ pub(crate) fn module(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-/// Returns the match over the variants of an enum, and the types of the fields that it visits. The only
-/// field of a variant without names is visited in the variant's place, as that of `Some` is.
+/// Returns the match over an enum's variants and the types of the visited fields. The only field of a
+/// one-field tuple variant is visited without a name of its own, as in `Some(..)`.
 fn variants<'a>(data: &'a DataEnum, errors: &mut Option<Error>) -> (TokenStream, Vec<&'a Type>) {
     let mut types = Vec::new();
     let mut arms = Vec::new();
@@ -63,12 +64,13 @@ fn variants<'a>(data: &'a DataEnum, errors: &mut Option<Error>) -> (TokenStream,
         let name = &variant.ident;
         arms.push(quote!(Self::#name { #(#bound,)* .. } => { #(#calls)* }));
     }
-    // References always have a value; what an enum without variants stands for has none.
+    // `match self {}` does not compile for an enum without variants, because a reference always has a value.
     let body = if arms.is_empty() { quote!(match *self {}) } else { quote!(match self { #(#arms)* }) };
     (body, types)
 }
 
-/// Visits a field under its name. One that is not a module is reported at its type.
+/// Returns the statement that visits a field under its name. If the field is not a module, the compiler
+/// reports the error at the field's type.
 fn call(member: &Member, field: &Field, value: TokenStream) -> TokenStream {
     let name = match member {
         Member::Named(name) => name.unraw().to_string(),
@@ -84,7 +86,7 @@ fn add(errors: &mut Option<Error>, error: Error) {
     }
 }
 
-/// Returns the fields without `#[module(skip)]`, and how each is reached.
+/// Returns the fields without `#[module(skip)]`, each with the member that accesses it.
 fn visited<'a>(fields: &'a Fields, errors: &mut Option<Error>) -> Vec<(Member, &'a Field)> {
     let mut visited = Vec::new();
     for (index, field) in fields.iter().enumerate() {

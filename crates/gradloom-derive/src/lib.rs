@@ -1,9 +1,9 @@
 //! `#[derive(Module)]` for gradloom models.
 //!
 //! In: a struct or an enum whose fields are modules. Out: an implementation of `gradloom::nn::Module` that
-//! visits the fields in the order of their declaration under their own names, which is how parameters get
-//! names such as `layers.0.attention.query.weight`. Always holds: what cannot be derived is a compile error
-//! at the place that is wrong, never a field that is silently left out.
+//! visits the fields in declaration order under their own names, from which parameters get names such as
+//! `layers.0.attention.query.weight`. Always holds: anything that cannot be derived is a compile error at the
+//! offending code; no field is silently omitted.
 
 mod attributes;
 mod bounds;
@@ -13,12 +13,12 @@ use proc_macro::TokenStream;
 
 /// Implements `gradloom::nn::Module` for a struct or an enum.
 ///
-/// The fields of a tuple struct are called `0`, `1` and so on. A field that is not a module is marked with
-/// `#[module(skip)]`; its parameters, if it has any, are not trained and not saved. A type parameter that is
-/// used by a field without that mark gets the bound `Module`.
+/// The fields of a tuple struct are named `0`, `1` and so on. Mark a field that is not a module with
+/// `#[module(skip)]`; any parameters in it are neither trained nor saved. A type parameter that an unmarked
+/// field uses gets a `Module` bound.
 ///
-/// Of an enum, the fields of the variant that is there are visited, under their names; the variant's name is
-/// no part of a path. A single field without a name stands in the variant's place, as in `Some(..)`.
+/// For an enum, the fields of the active variant are visited under their names; the variant's name is not
+/// part of the path. The only field of a one-field tuple variant takes the variant's place, as in `Some(..)`.
 ///
 /// ```ignore
 /// #[derive(Module)]

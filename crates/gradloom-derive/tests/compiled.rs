@@ -1,6 +1,6 @@
-//! The generated code under the real compiler, against a stand-in for `gradloom::nn` with the same two items.
+//! Compiles the generated code against a stand-in for `gradloom::nn` with the same two items.
 //!
-//! Warnings are errors here, because a warning in generated code is one that the user cannot mend.
+//! Warnings are errors here because users cannot fix warnings in generated code.
 #![deny(warnings)]
 
 extern crate self as gradloom;
@@ -26,7 +26,7 @@ pub mod nn {
         }
     }
 
-    /// Something with leaves.
+    /// A module of the stand-in crate.
     pub trait Module {
         /// Visits the fields.
         fn visit(&self, visitor: &mut Visitor<'_>);

@@ -1,8 +1,8 @@
 //! Compile time as programs grow: `cargo bench -p gradloom-models --bench compile [filter]`.
 //!
-//! Prints, for each program, the ops after the passes, the launches, and the seconds from the trace to a
-//! loaded program on the CPU. Nothing is run. Compiling is meant to be near linear: a program with twice the
-//! ops should take about twice as long.
+//! Prints, for each program, the number of ops after the passes, the number of launches, the bytes of the
+//! step arena, and the seconds from tracing to a loaded program on the CPU. Nothing is run. Compile time
+//! should be nearly linear: a program with twice the ops should take about twice as long.
 
 use gradloom_core::ir::Graph;
 use gradloom_core::nn::{Init, Param};
@@ -14,18 +14,17 @@ use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 use gradloom_runtime::{Device, Session, Trainer};
 use std::time::{Duration, Instant};
 
-/// Elements of the vectors that are computed on.
+/// Length of the vectors.
 const ELEMENTS: usize = 64;
-/// Number of times that a program is compiled if that is quick; the fastest counts.
+/// Number of compilations of each program unless it is slow; the fastest one is reported.
 const RUNS: usize = 3;
 /// Compile time above which a program is compiled only once.
 const SLOW: Duration = Duration::from_secs(2);
 
-/// Size of a compiled program.
 struct Size {
     ops: usize,
     launches: usize,
-    /// Bytes of the step arena.
+    /// Size of the step arena in bytes.
     bytes: u64,
 }
 
@@ -74,7 +73,7 @@ fn report(filter: &str, name: &str, compile: impl Fn() -> Size) {
     println!("{name:<28} {ops:>9} {launches:>9} {bytes:>11} {:>9.3}", fastest.as_secs_f64());
 }
 
-/// Compiles a training step of `y = sum of x * p` over many parameters.
+/// Compiles a training step of `y = x + x * p1 + x * p2 + ..` with `count` parameters.
 fn sum(device: &Device, count: usize, clipped: bool) -> Size {
     let params: Vec<Param> = (0..count).map(|_| Param::new([ELEMENTS], Init::Zeros)).collect();
     let trainer = Trainer::new(params)
@@ -96,14 +95,14 @@ fn links(x: Tensor, length: usize) -> Tensor {
     (0..length / 2).fold(x, |y, _| (y + x).tanh())
 }
 
-/// Compiles a forward program of one long chain.
+/// Compiles the forward pass of one long chain of ops.
 fn chain(device: &Device, length: usize) -> Size {
     let session = Session::new((), device, 0).expect("no names to clash");
     let infer = session.infer([f32("x", [ELEMENTS])], |(), [x]| links(x, length)).expect("it compiles");
     Size::of(infer.program().graph(), infer.plan())
 }
 
-/// Compiles a training step through one long chain.
+/// Compiles a training step of one long chain of ops.
 fn chain_gradient(device: &Device, length: usize) -> Size {
     let train = Trainer::new((Param::new([ELEMENTS], Init::Zeros),))
         .inputs([f32("x", [ELEMENTS])])
@@ -114,7 +113,7 @@ fn chain_gradient(device: &Device, length: usize) -> Size {
     Size::of(&train.stages().passes, train.plan())
 }
 
-/// Compiles a training step of a narrow GPT-2.
+/// Compiles a training step of a small GPT-2.
 fn gpt2(device: &Device, layers: usize) -> Size {
     let config =
         Gpt2Config { vocabulary: 256, context: 64, width: 64, heads: 4, layers, ..Gpt2Config::default() };

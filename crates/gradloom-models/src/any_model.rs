@@ -1,4 +1,4 @@
-//! A model whose architecture a file decides.
+//! A model whose architecture is determined at run time.
 
 use crate::gpt2::{self, Gpt2, Gpt2Config};
 use crate::language_model::{Attend, LanguageModel, Sizes};
@@ -7,7 +7,7 @@ use gradloom_core::nn::Module;
 use gradloom_core::trace::Tensor;
 use serde::{Deserialize, Serialize};
 
-/// The configuration of a model of any architecture that is read.
+/// Configuration of a model of any supported architecture.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AnyConfig {
@@ -17,13 +17,13 @@ pub enum AnyConfig {
     Llama(LlamaConfig),
 }
 
-/// Sizes that make no model.
+/// An error in the configuration of a model.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum AnyConfigError {
-    /// An error of a GPT-2.
+    /// An error in a GPT-2 configuration.
     #[error(transparent)]
     Gpt2(#[from] gpt2::ConfigError),
-    /// An error of a model of the Llama family.
+    /// An error in a Llama configuration.
     #[error(transparent)]
     Llama(#[from] LlamaConfigError),
 }
@@ -39,7 +39,7 @@ impl AnyConfigError {
 }
 
 impl AnyConfig {
-    /// Returns the number of different tokens.
+    /// Returns the size of the vocabulary.
     pub fn vocabulary(&self) -> usize {
         match self {
             Self::Gpt2(config) => config.vocabulary,
@@ -47,7 +47,7 @@ impl AnyConfig {
         }
     }
 
-    /// Returns the configuration with another number of tokens.
+    /// Returns the configuration with another vocabulary size.
     #[must_use]
     pub fn with_vocabulary(mut self, vocabulary: usize) -> Self {
         match &mut self {
@@ -57,7 +57,7 @@ impl AnyConfig {
         self
     }
 
-    /// Returns the number of positions: the longest text that the model can read.
+    /// Returns the context length: the maximum number of tokens that the model can read.
     pub fn context(&self) -> usize {
         match self {
             Self::Gpt2(config) => config.context,
@@ -65,7 +65,7 @@ impl AnyConfig {
         }
     }
 
-    /// Returns the number of blocks.
+    /// Returns the number of layers.
     pub fn layers(&self) -> usize {
         match self {
             Self::Gpt2(config) => config.layers,
@@ -73,7 +73,7 @@ impl AnyConfig {
         }
     }
 
-    /// Heads of queries in each block.
+    /// Returns the number of query heads in each layer.
     pub fn heads(&self) -> usize {
         match self {
             Self::Gpt2(config) => config.heads,
@@ -81,7 +81,7 @@ impl AnyConfig {
         }
     }
 
-    /// Returns the length of the vector that stands for one position.
+    /// Returns the width of the hidden state.
     pub fn width(&self) -> usize {
         match self {
             Self::Gpt2(config) => config.width,
@@ -89,7 +89,7 @@ impl AnyConfig {
         }
     }
 
-    /// Returns the length of the vectors within an MLP.
+    /// Returns the width of an MLP's hidden layer.
     pub fn mlp_width(&self) -> usize {
         match self {
             Self::Gpt2(config) => config.mlp_width(),
@@ -97,8 +97,8 @@ impl AnyConfig {
         }
     }
 
-    /// Returns the number of trainable parameters. Only meaningful for a configuration that
-    /// [`validate`](Self::validate) accepts.
+    /// Returns the number of trainable parameters. The result is only meaningful if
+    /// [`validate`](Self::validate) accepts the configuration.
     pub fn parameters(&self) -> usize {
         match self {
             Self::Gpt2(config) => config.parameters(),
@@ -106,10 +106,10 @@ impl AnyConfig {
         }
     }
 
-    /// Checks that a model of these sizes can be built.
+    /// Checks that a model can be built from the configuration.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// Returns the first error found.
     pub fn validate(&self) -> Result<(), AnyConfigError> {
         match self {
             Self::Gpt2(config) => config.validate()?,
@@ -121,7 +121,7 @@ impl AnyConfig {
     /// Builds a model of these sizes.
     ///
     /// # Errors
-    /// When there is no such model.
+    /// Returns an error if the configuration is invalid.
     pub fn build(&self) -> Result<AnyModel, AnyConfigError> {
         Ok(match self {
             Self::Gpt2(config) => AnyModel::Gpt2(Gpt2::new(config)?),
@@ -130,7 +130,7 @@ impl AnyConfig {
     }
 }
 
-/// A model of any architecture that is read. Its parameters have the names that they have in the model alone.
+/// A model of any supported architecture. Its parameters have the same names as in the model that it wraps.
 #[derive(Debug, Module)]
 pub enum AnyModel {
     /// GPT-2.
@@ -140,7 +140,7 @@ pub enum AnyModel {
 }
 
 impl AnyModel {
-    /// Its configuration.
+    /// Returns the model's configuration.
     pub fn config(&self) -> AnyConfig {
         match self {
             Self::Gpt2(model) => AnyConfig::Gpt2(model.config().clone()),
@@ -148,8 +148,8 @@ impl AnyModel {
         }
     }
 
-    /// Returns the mean cross-entropy in nats: i32 ids `[batch, time]` and targets, i32 `[batch, time]` or
-    /// rows of probabilities f32 `[batch, time, vocabulary]`; see [`Tensor::cross_entropy`].
+    /// Returns the mean cross-entropy in nats. `ids` is i32 `[batch, time]`; `targets` is either i32 `[batch,
+    /// time]` or rows of probabilities, f32 `[batch, time, vocabulary]`. See [`Tensor::cross_entropy`].
     #[track_caller]
     pub fn loss(&self, ids: Tensor, targets: Tensor) -> Tensor {
         match self {
@@ -158,7 +158,7 @@ impl AnyModel {
         }
     }
 
-    /// Lets training keep only what goes from block to block; see
+    /// Checkpoints every block: training stores only the blocks' inputs and recomputes the rest. See
     /// [`checkpoint`](gradloom_core::trace::checkpoint).
     #[must_use]
     pub fn checkpoint_blocks(self) -> Self {

@@ -1,4 +1,4 @@
-//! The generated code, token for token, and the errors.
+//! Tests of the generated tokens and of the errors.
 
 use super::module;
 use proc_macro2::TokenStream;
@@ -289,7 +289,7 @@ fn wrong_attributes_of_variants_are_all_reported() {
     );
 }
 
-/// The place of an error is what the user sees underlined.
+/// The compiler underlines an error's span in the user's code.
 #[test]
 fn the_error_for_a_union_is_at_its_name() {
     let input: DeriveInput = syn::parse_str("#[repr(C)] pub union Bits { word: u32 }").expect("a union");

@@ -1,12 +1,13 @@
-//! Batches as a function of (seed, step).
+//! Batches as a pure function of seed and step.
 
 use super::{DataError, Tokens};
 use gradloom_core::philox::philox4x32;
 
-/// Draws batches: rows of `context` consecutive tokens from random places, each with the tokens that follow
-/// as targets.
+/// A sampler of batches: rows of `context` consecutive tokens at random offsets, with the next token at each
+/// position as its target.
 ///
-/// Nothing is kept between draws: the place of row r at a step comes from Philox keyed by the seed with
+/// The sampler has no state: the offset of row r of a step is drawn by Philox, keyed by the seed, with the
+/// counter (step, r).
 /// counter (step, r).
 #[derive(Clone, Debug)]
 pub struct Batches {
@@ -15,25 +16,26 @@ pub struct Batches {
     context: usize,
 }
 
-/// Inputs and targets of a step, `[batch, context]` each, row-major.
+/// Inputs and targets of a step, each `[batch, context]`, row-major.
 pub type Batch = (Vec<i32>, Vec<i32>);
 
-/// Sets the counters of data apart from those of random tensors and of generation, which use the same seed.
+/// Separates these counters from those of random tensors and of generation, which use the same seed.
 const DOMAIN: u32 = 0x6461_7461;
 
 impl Batches {
-    /// Batches of `batch` rows of `context` tokens.
+    /// Creates a sampler of batches of `batch` rows of `context` tokens.
     pub fn new(seed: u64, batch: usize, context: usize) -> Self {
         Self { seed, batch, context }
     }
 
-    /// Inputs and targets of a step, `[batch, context]` each, row-major.
+    /// Returns the inputs and targets of a step, each `[batch, context]`, row-major.
     ///
     /// # Errors
-    /// When a token of a file is not of the vocabulary.
+    /// Returns an error if a token in a file is not in the vocabulary.
     ///
     /// # Panics
-    /// When `tokens` is shorter than a window of `context + 1`; [`super::Split`] never is.
+    /// Panics if `tokens` is shorter than a window of `context + 1` tokens; the parts of a [`super::Split`]
+    /// never are.
     pub fn draw(&self, step: u64, tokens: &Tokens) -> Result<Batch, DataError> {
         let places =
             tokens.len().checked_sub(self.context).filter(|&n| n > 0).expect("tokens for one window");
@@ -41,23 +43,26 @@ impl Batches {
             let counter = [step as u32, (step >> 32) as u32, row as u32, DOMAIN];
             let [low, high, ..] = philox4x32(counter, [self.seed as u32, (self.seed >> 32) as u32]);
             let word = u64::from(high) << 32 | u64::from(low);
-            // The high half of a 64-bit word times n is uniform on 0..n, up to n / 2^64.
+            // The high half of the product of a random 64-bit word and n is uniform on 0..n, up to a bias of
+            // n / 2^64.
             ((u128::from(word) * places as u128) >> 64) as usize
         });
         windows(tokens, self.context, starts)
     }
 }
 
-/// Inputs and targets of up to `count` batches that spread evenly over the tokens: the same ones at every
-/// call.
+/// Returns the inputs and targets of up to `count` batches spread evenly over the tokens. Every call returns
+/// the same batches.
 ///
-/// There are fewer batches if the tokens are too few for that many rows without overlap, but at least one.
+/// If the tokens do not suffice for `count` batches of rows without overlap, fewer are returned, but at least
+/// one.
 ///
 /// # Errors
-/// When a token of a file is not of the vocabulary.
+/// Returns an error if a token in a file is not in the vocabulary.
 ///
 /// # Panics
-/// When `tokens` is shorter than a window of `context + 1`; [`super::Split`] never is.
+/// Panics if `tokens` is shorter than a window of `context + 1` tokens; the parts of a [`super::Split`] never
+/// are.
 pub fn held_out_windows(
     tokens: &Tokens,
     batch: usize,
@@ -120,7 +125,7 @@ mod tests {
                 counts[x as usize] += 1;
             }
         }
-        // 8000 draws over 8 places: the standard deviation of a count is 30.
+        // With 8000 draws over 8 offsets, the standard deviation of each count is 30.
         assert!(counts.iter().all(|c| c.abs_diff(1000) < 150), "{counts:?}");
     }
 

@@ -1,25 +1,25 @@
-//! Errors of training data.
+//! Errors of loading training data.
 
 use gradloom_runtime::files::FileKind;
 use gradloom_runtime::regular_file::Refusal;
 use std::path::PathBuf;
 
-/// Reason why there is nothing to train on.
+/// An error that occurs when training data is loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
-    /// The name matches no file, folder or pattern.
+    /// No file or folder exists at the path.
     #[error("{}: no such file or folder", .path.display())]
     Missing {
         /// The path as given.
         path: PathBuf,
     },
-    /// A pattern that nothing matches.
+    /// No file matches the pattern.
     #[error("{pattern}: no file matches")]
     NoMatch {
         /// The pattern as given.
         pattern: String,
     },
-    /// A pattern that is not well-formed.
+    /// The pattern is malformed.
     #[error("{pattern}: not a pattern: {reason}")]
     Pattern {
         /// The pattern as given.
@@ -27,63 +27,64 @@ pub enum DataError {
         /// The problem and its position.
         reason: String,
     },
-    /// The system would not let the file or folder be read.
+    /// The operating system reported an error when the file or folder was read.
     #[error("{}: cannot be read: {source}", .path.display())]
     Unreadable {
         /// The file or folder.
         path: PathBuf,
-        /// The system's reason.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// A pipe or a device: it may never end, and cannot be read again when a run is resumed.
+    /// The path leads to a pipe, socket or device, which may be endless and cannot be read again when a run
+    /// is resumed.
     #[error("{}: neither a file nor a folder", .path.display())]
     NoFile {
         /// The path as given.
         path: PathBuf,
     },
-    /// A file without a byte.
+    /// The file is empty.
     #[error("{}: the file is empty", .path.display())]
     Empty {
         /// The file.
         path: PathBuf,
     },
-    /// A file that is no text.
+    /// The file is not text.
     #[error("{}: the file is not text ({evidence})", .path.display())]
     Binary {
         /// The file.
         path: PathBuf,
-        /// The evidence that the file is not text.
+        /// Evidence that the file is not text.
         evidence: String,
     },
-    /// Folders or patterns that lead to files, none of which is text.
+    /// The folder or pattern contains files, but none of them is text.
     #[error("{}: no text in it ({files} files, all of them empty or not text)", .path.display())]
     NoText {
         /// The folder or pattern as given.
         path: PathBuf,
-        /// Number of files that were found.
+        /// Number of files found.
         files: usize,
     },
-    /// Fewer tokens than one window for training and one held out need.
+    /// The data has too few tokens for one training window and one held-out window.
     #[error("the {part} has {tokens} tokens, but a context of {context} needs at least {needed}")]
     TooShort {
-        /// The data, or its part for training or measuring.
+        /// Name of the part that is too short: the whole data, or one part of the split.
         part: &'static str,
-        /// Tokens that there are.
+        /// Number of tokens present.
         tokens: usize,
-        /// The model's context.
+        /// The model's context length.
         context: usize,
-        /// Tokens that there must be.
+        /// Number of tokens needed.
         needed: usize,
     },
-    /// A file of tokens that is cut off, or of another kind.
+    /// The token file is truncated or has another format.
     #[error("{}: {reason}", .path.display())]
     Shard {
         /// The file.
         path: PathBuf,
-        /// The reason, for the message.
+        /// Description of the problem.
         reason: String,
     },
-    /// A file of another kind, named as one of tokens.
+    /// A file of another kind is named as a token file.
     #[error("{}: the file is {kind}, and no file of tokens", .path.display())]
     OtherKind {
         /// The file.
@@ -91,7 +92,7 @@ pub enum DataError {
         /// Its kind.
         kind: FileKind,
     },
-    /// A token of a file that the tokenizer does not have.
+    /// The file contains a token that is not in the vocabulary.
     #[error(
         "{}: the token at {position} is {token}, but the vocabulary has {vocabulary} tokens",
         .path.display()
@@ -99,14 +100,14 @@ pub enum DataError {
     Token {
         /// The file.
         path: PathBuf,
-        /// Tokens before it in the file.
+        /// Position of the token in the file.
         position: usize,
         /// The token.
         token: u32,
-        /// Tokens of the vocabulary.
+        /// Size of the vocabulary.
         vocabulary: usize,
     },
-    /// Text and tokens in one list.
+    /// The list of paths mixes text files and token files.
     #[error("{}: a file of tokens among files of text", .path.display())]
     Mixed {
         /// The first path of the other kind.
