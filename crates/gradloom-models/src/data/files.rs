@@ -1,4 +1,4 @@
-//! Text from files, folders and patterns.
+//! Text from files, folders and glob patterns.
 
 use super::ignored::Ignored;
 use super::text::binary_evidence;
@@ -10,15 +10,16 @@ use std::fs;
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 
-/// Reads every text file that the paths lead to: files, folders (all their files, but hidden ones and those
-/// that a `.gitignore` or `.ignore` in the folder leaves out) and patterns such as `src/**/*.rs`.
+/// Reads all text files in `paths`. A path is a file, a folder or a pattern such as `src/**/*.rs`. In a
+/// folder, hidden files and files ignored by its `.gitignore` or `.ignore` are left out.
 ///
-/// The order is that of the paths, and sorted by name within a folder or pattern, so the same files give the
-/// same text on every machine. A file that comes up twice counts once. Inside folders and patterns, files
-/// that are empty or no text are skipped and listed; a file that is named outright must be text.
+/// Files are read in the order of `paths`, and sorted by name within a folder or pattern, so the same files
+/// yield the same text on every machine. A file that occurs twice is read once. Within folders and patterns,
+/// empty and binary files are skipped and listed in the result; a file named directly must be text.
 ///
 /// # Errors
-/// When a path leads nowhere, a file cannot be read, a named file is empty or binary, or nothing is left.
+/// Returns an error if a path does not exist, a file cannot be read, a file named directly is empty or
+/// binary, or a folder or pattern contains no text.
 pub fn load<P: AsRef<str>>(paths: &[P]) -> Result<Text, DataError> {
     let mut reader = Reader {
         text: Text { bytes: Vec::new(), sources: Vec::new(), skipped: Vec::new() },
@@ -33,18 +34,18 @@ pub fn load<P: AsRef<str>>(paths: &[P]) -> Result<Text, DataError> {
 /// A file that may be text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextFile {
-    /// The path.
+    /// The file's path.
     pub path: PathBuf,
-    /// True if the file was named directly, rather than found in a folder or by a pattern.
+    /// True if the file was named directly rather than found in a folder or by a pattern.
     pub named: bool,
 }
 
 impl TextFile {
-    /// Opens the file if its beginning is that of a text, and returns it with its size in bytes; returns
-    /// `None` for a file that was not named and is empty or not text.
+    /// Opens the file if it begins like text, and returns it with its size in bytes. Returns `None` if the
+    /// file was not named directly and is empty or binary.
     ///
     /// # Errors
-    /// When it cannot be read, or was named and is empty or no text.
+    /// Returns an error if the file cannot be read, or if it was named directly and is empty or binary.
     pub fn open(&self) -> Result<Option<(fs::File, u64)>, DataError> {
         let path = self.path.clone();
         let unreadable = |source| DataError::Unreadable { path: self.path.clone(), source };
@@ -62,10 +63,10 @@ impl TextFile {
     }
 }
 
-/// Returns the files that paths lead to, as [`load`] takes them, without reading them.
+/// Returns the files that [`load`] would examine for `paths`, without reading them.
 ///
 /// # Errors
-/// When a path leads nowhere, or a folder cannot be read.
+/// Returns an error if a path does not exist or a folder cannot be read.
 pub fn text_files<P: AsRef<str>>(paths: &[P]) -> Result<Vec<TextFile>, DataError> {
     let (mut files, mut seen) = (Vec::new(), HashSet::new());
     for given in paths {
@@ -82,7 +83,7 @@ pub fn text_files<P: AsRef<str>>(paths: &[P]) -> Result<Vec<TextFile>, DataError
     Ok(files)
 }
 
-/// Returns the files of a folder or pattern; `None` for a file that is named directly.
+/// Returns the files in a folder or matching a pattern, or `None` if `given` is a file.
 fn found(given: &str) -> Result<Option<Vec<PathBuf>>, DataError> {
     let path = Path::new(given);
     if path.is_dir() {
@@ -115,7 +116,7 @@ impl Reader {
             self.read(file, false)?;
         }
         let nothing_new = self.text.sources.len() == sources;
-        // Files that an earlier path already brought are no reason to complain.
+        // It is not an error if all files were already read for an earlier path.
         if nothing_new && (files.is_empty() || self.seen.len() > seen) {
             return Err(DataError::NoText { path: path.to_path_buf(), files: files.len() });
         }
@@ -153,13 +154,13 @@ impl Reader {
     }
 }
 
-/// Most bytes of a file: tokens take four times as much memory.
+/// Maximum size of a file in bytes. Its tokens take four times as much memory.
 const LARGEST: u64 = 64 << 30;
-/// Bytes that tell most binary files from text.
+/// Number of bytes that suffice to distinguish most binary files from text.
 const BEGINNING: u64 = 1 << 16;
 
-/// Returns the bytes of a file; for a file that turns out to be no text, such as a disk image, only the
-/// beginning.
+/// Returns the contents of a file. Only the beginning is read if it contains a NUL byte, as a disk image's
+/// does.
 fn contents(path: &Path) -> io::Result<Vec<u8>> {
     let file = regular_file::open_to_read(path)?;
     let mut bytes = Vec::new();
@@ -174,8 +175,8 @@ fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b".")
 }
 
-/// Collects all files below a folder that no ignore file leaves out, sorted by path. Links to folders are
-/// not followed, so there are no cycles.
+/// Collects all files in a folder and its subfolders except hidden and ignored ones, sorted by path. Symbolic
+/// links to folders are not followed, so there are no cycles.
 fn collect(folder: &Path, ignored: &mut Ignored, files: &mut Vec<PathBuf>) -> Result<(), DataError> {
     let unreadable = |source| DataError::Unreadable { path: folder.to_path_buf(), source };
     let mut entries =
@@ -204,7 +205,7 @@ pub(super) fn matches(pattern: &str) -> Result<Vec<PathBuf>, DataError> {
         reason: format!("{} at character {}", error.msg, error.pos + 1),
     };
     glob::Pattern::new(pattern).map_err(wrong)?;
-    // What stands before the first special character names a folder.
+    // The path before the first special character names a folder.
     let special = pattern.find(['*', '?', '[']).unwrap_or(pattern.len());
     let start = pattern[..special].rfind(std::path::is_separator).map_or(0, |at| at + 1);
     let names = pattern[start..].split(std::path::is_separator).filter(|name| !name.is_empty());
@@ -223,16 +224,16 @@ pub(super) fn matches(pattern: &str) -> Result<Vec<PathBuf>, DataError> {
 
 /// A search for files by a pattern.
 struct Search {
-    /// A pattern for each name of a path; `**` is for any number of folders.
+    /// One pattern per path component; `**` matches any number of folders.
     names: Vec<glob::Pattern>,
-    /// Folders, without links, with how many of the names lead there. Each is looked through once, as links
-    /// may make cycles.
+    /// Visited folders with the index of the next component to match. Each pair is searched once because
+    /// symbolic links may form cycles. Paths are canonical.
     seen: HashSet<(PathBuf, usize)>,
     files: Vec<PathBuf>,
 }
 
 impl Search {
-    /// Adds the files below a folder that the names from `at` on match.
+    /// Adds the files in `folder` that match the components from `at` on.
     fn below(&mut self, folder: &Path, at: usize) -> Result<(), DataError> {
         let unreadable = |source| DataError::Unreadable { path: folder.to_path_buf(), source };
         let listed = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
@@ -331,7 +332,7 @@ mod tests {
                 "{error}"
             );
         }
-        // What is named outright is taken.
+        // Files named directly are read even if they are ignored.
         let named = load(&[path(&folder, "data/b.log"), path(&folder, "data/out/*")]).unwrap();
         assert_eq!(named.bytes, b"b\nc\n");
     }

@@ -1,8 +1,9 @@
-//! The ignore files of folders that are walked through.
+//! Ignore files in the folders that are traversed.
 //!
-//! In: each folder as it is entered and left, and the paths in it. Out: whether ignore files leave a path
-//! out. Always holds: ignore files count in a repository or not, from the folder that was entered first
-//! downwards, and nowhere else; what lies above it, or in the user's settings, differs between machines.
+//! In: each folder as it is entered and left, and the paths in it. Out: whether a path is ignored. Always
+//! holds: ignore files take effect inside and outside of git repositories, but only in the folder that was
+//! entered first and below it; those above it and the user's global settings are disregarded because they
+//! differ between machines.
 
 use super::DataError;
 use gradloom_runtime::regular_file;
@@ -10,21 +11,21 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Files with patterns, as git reads them. What the first one says holds whatever the second one says.
+/// Names of the ignore files, whose patterns have git's syntax. The first takes precedence over the second.
 const NAMES: [&str; 2] = [".ignore", ".gitignore"];
-/// Most bytes of such a file.
+/// Maximum size of an ignore file in bytes.
 const LARGEST: u64 = 1 << 20;
 
-/// The patterns that hold in a folder: of each of [`NAMES`], those of every folder down to it.
+/// Patterns in effect in a folder. For each of [`NAMES`], one entry for every folder on the path to it.
 #[derive(Default)]
 pub(super) struct Ignored([Vec<Gitignore>; NAMES.len()]);
 
 impl Ignored {
-    /// Adds the patterns of a folder. They are read here, not by the crate, which waits for pipes and reads
-    /// devices without end. A pattern that is not well-formed matches nothing, as with git.
+    /// Adds the patterns of a folder. The files are read here rather than by the `ignore` crate, which would
+    /// block on pipes and never finish reading some devices. As in git, a malformed pattern matches nothing.
     ///
     /// # Errors
-    /// When a file of them cannot be read.
+    /// Returns an error if an ignore file cannot be read.
     pub(super) fn enter(&mut self, folder: &Path) -> Result<(), DataError> {
         for (name, patterns) in NAMES.into_iter().zip(&mut self.0) {
             let path = folder.join(name);
@@ -41,13 +42,13 @@ impl Ignored {
         Ok(())
     }
 
-    /// Takes back the patterns of the folder that was entered last.
+    /// Removes the patterns of the folder that was entered last.
     pub(super) fn leave(&mut self) {
         self.0.iter_mut().for_each(|patterns| drop(patterns.pop()));
     }
 
-    /// Returns whether a path in the folder that was entered last is left out; the innermost pattern
-    /// decides.
+    /// Returns `true` if a path in the folder that was entered last is ignored. The innermost matching
+    /// pattern decides.
     pub(super) fn leaves_out(&self, path: &Path, is_folder: bool) -> bool {
         let of_each = self.0.iter().flat_map(|patterns| patterns.iter().rev());
         let mut verdicts = of_each.map(|patterns| patterns.matched(path, is_folder));

@@ -1,9 +1,10 @@
-//! Targets of tokens: the values that a loss compares positions with, and the positions that count.
+//! Training targets: the expected token at each position, and the positions that contribute to the loss.
 //!
-//! In: ids of tokens, row-major `[rows, time]`. Out: targets of the same shape, [`IGNORED`] where a position
-//! does not count, for [`Tensor::cross_entropy_with`]; or rows of probabilities, all zero where it does not,
-//! for [`soft_loss`]. Always holds: a position that does not count has no gradient, and losses are means over
-//! those that do; without one, the mean is NaN, which a step refuses.
+//! In: token ids, row-major `[rows, time]`. Out: targets of the same shape for
+//! [`Tensor::cross_entropy_with`], [`IGNORED`] at masked positions; or rows of probabilities for
+//! [`soft_loss`], all zero at masked positions. Always holds: masked positions have no gradient, and losses
+//! are means over the other positions. If all positions are masked, the mean is NaN and the training step is
+//! rejected.
 //!
 //! ```
 //! # use gradloom_cpu::CpuDevice as _;
@@ -21,7 +22,7 @@
 //!     .loss(|gpt, [ids, targets]| gpt.forward(ids).cross_entropy_with(targets, options))
 //!     .optimizer(AdamW::new(1e-3))
 //!     .compile(&Device::cpu())?;
-//! // Row 0 has a prompt of two tokens; row 1 one of three, and padding from the sixth token on.
+//! Row 0 has a prompt of two tokens. Row 1 has a prompt of three tokens, and padding from the sixth token on.
 //! let ids = [1, 2, 7, 8, 9, 10, 3, 4, 5, 6, 7, 0];
 //! let targets = labels::completion(&ids, 6, &[2..6, 3..5])?;
 //! assert_eq!(targets[..6], [IGNORED, 7, 8, 9, 10, IGNORED]);
@@ -34,64 +35,64 @@ use gradloom_core::philox::philox4x32;
 use gradloom_core::trace::Tensor;
 use std::ops::Range;
 
-/// The target of a position that does not count: PyTorch's number for it.
+/// Target of a masked position. PyTorch uses the same value.
 pub const IGNORED: i32 = -100;
 
-/// Reason why there are no targets.
+/// An error in the arguments for targets.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LabelError {
-    /// The ids are not whole rows.
+    /// The number of ids is not a multiple of the row length.
     #[error("{ids} ids are not rows of {time}")]
     Rows {
         /// Number of ids.
         ids: usize,
-        /// Tokens of a row.
+        /// Number of tokens in a row.
         time: usize,
     },
-    /// Not one entry for each target, or for each row.
+    /// The number of entries differs from the number of targets or rows.
     #[error("{given} entries are given for {wanted} {what}")]
     Count {
         /// Name of the items that need one entry each.
         what: &'static str,
-        /// Number of entries that are needed.
+        /// Number of entries needed.
         wanted: usize,
-        /// Number of entries that were given.
+        /// Number of entries given.
         given: usize,
     },
-    /// A completion that is not within its row.
+    /// The completion is not within its row.
     #[error("the completion {}..{} of row {row} is not within 0..{time}", .part.start, .part.end)]
     Part {
-        /// The row, from 0.
+        /// Index of the row.
         row: usize,
-        /// The completion.
+        /// Range of the completion.
         part: Range<usize>,
-        /// Tokens of a row.
+        /// Number of tokens in a row.
         time: usize,
     },
-    /// A target that is no class.
+    /// The target is not a class.
     #[error("the target {target} at position {position} is not within 0..{classes}")]
     Class {
-        /// The position, from 0, over all rows.
+        /// Index of the target, counted over all rows.
         position: usize,
         /// The target.
         target: i32,
         /// Number of classes.
         classes: usize,
     },
-    /// A share that is none.
+    /// The fraction is not between 0 and 1.
     #[error("the {what} is {share}")]
     Share {
-        /// Name of the share.
+        /// Name of the fraction.
         what: &'static str,
-        /// The number.
+        /// The given value.
         share: f64,
     },
-    /// A mask token that is not in the vocabulary, or no vocabulary.
+    /// The mask token is not in the vocabulary, or the vocabulary does not fit in `i32`.
     #[error("the mask token {mask} is not within a vocabulary of {vocabulary}")]
     Mask {
         /// The token.
         mask: i32,
-        /// Number of tokens that there are.
+        /// Size of the vocabulary.
         vocabulary: usize,
     },
 }
@@ -112,10 +113,11 @@ impl LabelError {
     }
 }
 
-/// Returns the token after each position; the last one of a row does not count, as nothing follows.
+/// Returns the next token of each position. The last position of each row is masked because it has no next
+/// token.
 ///
 /// # Errors
-/// When the ids are not rows of `time`.
+/// Returns an error if the ids are not whole rows of `time` tokens.
 pub fn next_token(ids: &[i32], time: usize) -> Result<Vec<i32>, LabelError> {
     if time == 0 || !ids.len().is_multiple_of(time) {
         return Err(LabelError::Rows { ids: ids.len(), time });
@@ -124,10 +126,10 @@ pub fn next_token(ids: &[i32], time: usize) -> Result<Vec<i32>, LabelError> {
     Ok(ids.chunks_exact(time).flat_map(following).collect())
 }
 
-/// Targets of which only some count.
+/// Masks the targets whose entry in `counts` is `false`.
 ///
 /// # Errors
-/// When there is not one of `counts` for each target.
+/// Returns an error if the lengths differ.
 pub fn masked(mut targets: Vec<i32>, counts: &[bool]) -> Result<Vec<i32>, LabelError> {
     let (wanted, given) = (targets.len(), counts.len());
     if wanted != given {
@@ -137,12 +139,13 @@ pub fn masked(mut targets: Vec<i32>, counts: &[bool]) -> Result<Vec<i32>, LabelE
     Ok(targets)
 }
 
-/// Returns the next tokens that belong to the completion of their row, and not to its prompt or its
-/// padding. Completions are ranges of positions of their tokens; the token at 0 follows nothing and is
-/// never a target.
+/// Returns the next token of each position, masked unless it belongs to the row's completion rather than to
+/// its prompt or padding. Each completion is a range of token positions within its row. The token at position
+/// 0 is never a target because no token precedes it.
 ///
 /// # Errors
-/// When the ids are not rows of `time`, or there is not one completion within each.
+/// Returns an error if the ids are not whole rows of `time` tokens, if there is not one completion per row,
+/// or if a completion is not within its row.
 pub fn completion(ids: &[i32], time: usize, completions: &[Range<usize>]) -> Result<Vec<i32>, LabelError> {
     let targets = next_token(ids, time)?;
     let (wanted, given) = (ids.len() / time, completions.len());
@@ -156,13 +159,14 @@ pub fn completion(ids: &[i32], time: usize, completions: &[Range<usize>]) -> Res
     masked(targets, &counts.collect::<Vec<_>>())
 }
 
-/// Rows of probabilities, f32 `[targets, classes]`: `1 - part` for the target, and `part` shared among all
-/// classes, its own too (Szegedy et al., 2016); zeros for a target that does not count. For [`soft_loss`];
-/// class numbers with [label smoothing](gradloom_core::trace::CrossEntropyOptions::label_smoothing) come to
-/// the same with less memory.
+/// Returns rows of probabilities for [`soft_loss`], f32 `[targets, classes]`. `part` is distributed evenly
+/// over all classes and the target's class gets the remaining `1 - part` in addition (Szegedy et al., 2016).
+/// The row of a masked target is all zero. Class indices with [label
+/// smoothing](gradloom_core::trace::CrossEntropyOptions::label_smoothing) have the same effect and take less
+/// memory.
 ///
 /// # Errors
-/// When a target is neither a class nor [`IGNORED`], or `part` is not from 0 to 1.
+/// Returns an error if a target is neither a class nor [`IGNORED`], or `part` is not between 0 and 1.
 pub fn smoothed(targets: &[i32], classes: usize, part: f64) -> Result<Vec<f32>, LabelError> {
     share("label smoothing", part)?;
     let mut rows = vec![0.0; targets.len() * classes];
@@ -176,9 +180,8 @@ pub fn smoothed(targets: &[i32], classes: usize, part: f64) -> Result<Vec<f32>, 
     Ok(rows)
 }
 
-/// Returns the mean cross-entropy, in nats, of logits `[B.., classes]` with rows of probabilities of the
-/// same shape, over the rows that are not zero; [`Tensor::cross_entropy`], in contrast, takes the mean over
-/// all rows.
+/// Returns the mean cross-entropy, in nats, of logits `[B.., classes]` with rows of probabilities of the same
+/// shape. Unlike [`Tensor::cross_entropy`], it excludes rows of zeros from the mean.
 #[track_caller]
 #[must_use]
 pub fn soft_loss(logits: Tensor, rows: Tensor) -> Tensor {
@@ -189,10 +192,10 @@ fn share(what: &'static str, share: f64) -> Result<(), LabelError> {
     if (0.0..=1.0).contains(&share) { Ok(()) } else { Err(LabelError::Share { what, share }) }
 }
 
-/// Draws the tokens that a masked language model is to predict, as BERT does (Devlin et al., 2019). Of the
-/// chosen tokens, eight of ten become the mask token, one of ten becomes any token, and one stays.
+/// A masking scheme for masked language models, as in BERT (Devlin et al., 2019). Of the chosen tokens, 80%
+/// are replaced by the mask token, 10% by a random token, and 10% are left unchanged.
 ///
-/// The draw is a function of (seed, step, position), so a resumed run needs only its step number.
+/// The choice is a pure function of seed, step and position, so resuming a run requires only its step number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MaskedTokens {
     seed: u64,
@@ -202,17 +205,17 @@ pub struct MaskedTokens {
     spared: Vec<i32>,
 }
 
-/// Sets the counters of masks apart from those of batches and of generation, which use the same seed.
+/// Separates these counters from those of batches and of generation, which use the same seed.
 const DOMAIN: u32 = 0x6d61_736b;
 
 impl MaskedTokens {
-    /// Chooses 15 of 100 tokens.
+    /// Creates a scheme that chooses 15% of the tokens.
     ///
     /// # Errors
-    /// When the mask token is not within the vocabulary.
+    /// Returns an error if the mask token is not in the vocabulary, or the vocabulary does not fit in `i32`.
     pub fn new(seed: u64, mask: i32, vocabulary: usize) -> Result<Self, LabelError> {
         match usize::try_from(mask) {
-            // Tokens are i32.
+            // Token ids are `i32`.
             Ok(place) if place < vocabulary && i32::try_from(vocabulary).is_ok() => {
                 Ok(Self { seed, mask, vocabulary, rate: 0.15, spared: Vec::new() })
             }
@@ -220,22 +223,23 @@ impl MaskedTokens {
         }
     }
 
-    /// Chooses another share of the tokens.
+    /// Sets the fraction of the tokens to choose.
     ///
     /// # Errors
-    /// When it is not from 0 to 1.
+    /// Returns an error if `rate` is not between 0 and 1.
     pub fn rate(self, rate: f64) -> Result<Self, LabelError> {
         share("share of tokens to choose", rate)?;
         Ok(Self { rate, ..self })
     }
 
-    /// Excludes these tokens from the choice: padding, separators.
+    /// Excludes these tokens, such as padding and separators, from the choice.
     #[must_use]
     pub fn spare(self, tokens: &[i32]) -> Self {
         Self { spared: tokens.to_vec(), ..self }
     }
 
-    /// Returns the inputs of a step, and its targets: the tokens that were chosen, [`IGNORED`] elsewhere.
+    /// Returns the inputs and targets of a step. The targets are the original tokens where one was chosen,
+    /// and [`IGNORED`] elsewhere.
     pub fn draw(&self, step: u64, ids: &[i32]) -> (Vec<i32>, Vec<i32>) {
         let below = |word: u32, share: f64| f64::from(word) < share * 4_294_967_296.0;
         let drawn = ids.iter().zip(0u32..).map(|(&id, position)| {
@@ -246,7 +250,8 @@ impl MaskedTokens {
             } else if below(kind, 0.8) {
                 (self.mask, id)
             } else if below(kind, 0.9) {
-                // The high half of a 32-bit word times n is uniform on 0..n, up to n / 2^32.
+                // The high half of the product of a random 32-bit word and n is uniform on 0..n, up to a bias
+                // of n / 2^32.
                 (((u64::from(token) * self.vocabulary as u64) >> 32) as i32, id)
             } else {
                 (id, id)
@@ -328,8 +333,9 @@ mod tests {
             }] += 1;
             assert!((0..1000).contains(&input));
         }
-        // 99,800 tokens can be chosen, each with 0.15: a deviation of 113. Of them, 0.1 are 1,497, with one
-        // of 37; a random token may be the mask's or the old one, of which there is one in 500.
+        // 99,800 tokens can be chosen, each with probability 0.15: a standard deviation of 113. A tenth of
+        // the chosen ones is 1,497, with a standard deviation of 37. A random token equals the mask or the
+        // original token with probability 2/1000.
         let chosen: usize = counts.iter().sum();
         assert!(chosen.abs_diff(14_970) < 500, "{chosen}");
         assert!(counts[0].abs_diff(11_976) < 500 && counts[2].abs_diff(1_497) < 160, "{counts:?}");

@@ -1,8 +1,8 @@
 //! Training data: from text to batches.
 //!
-//! In: paths. Out: [`Text`], [`Tokens`] by a [`Tokenizer`], a training and a held-out part, batches, and
-//! [`labels`]. Always holds: a batch is a function of (seed, step) and the tokens alone, so a resumed run
-//! needs no more than its step number to go on with the same data.
+//! In: paths. Out: [`Text`], [`Tokens`] from a [`Tokenizer`], a training part and a held-out part, batches,
+//! and [`labels`]. Always holds: a batch depends only on the seed, the step and the tokens, so a resumed run
+//! needs only its step number to continue with the same data.
 
 mod batches;
 mod error;
