@@ -1,22 +1,22 @@
-//! Splits off the held-out part of the data.
+//! The split into training data and held-out data.
 
 use super::{DataError, Tokens};
 
-/// Tokens to train on and tokens to measure with: the tail of the data, a tenth of it or one window if that
-/// is more.
+/// Tokens for training and for evaluation. [`Split::new`] holds out the last tenth of the data, or the last
+/// window if that is longer.
 #[derive(Clone, Debug)]
 pub struct Split {
-    /// Tokens to train on: at least one window of `context + 1`.
+    /// Tokens for training, at least one window of `context + 1`.
     pub training: Tokens,
-    /// Tokens that training never sees: at least one window of `context + 1`.
+    /// Tokens for evaluation, at least one window of `context + 1`. They are never trained on.
     pub held_out: Tokens,
 }
 
 impl Split {
-    /// Splits tokens for windows of `context` inputs and their targets.
+    /// Splits the tokens for windows of `context` inputs and their targets.
     ///
     /// # Errors
-    /// When the tokens are too few for two windows.
+    /// Returns an error if there are too few tokens for two windows.
     pub fn new(tokens: impl Into<Tokens>, context: usize) -> Result<Self, DataError> {
         let tokens = tokens.into();
         let window = context.saturating_add(1);
@@ -30,10 +30,10 @@ impl Split {
         Ok(Self { training, held_out })
     }
 
-    /// Takes two parts as they are, for windows of `context` inputs and their targets.
+    /// Creates a split from two given parts, for windows of `context` inputs and their targets.
     ///
     /// # Errors
-    /// When the tokens of one are too few for a window.
+    /// Returns an error if a part has too few tokens for one window.
     pub fn of_parts(training: Tokens, held_out: Tokens, context: usize) -> Result<Self, DataError> {
         let needed = context.saturating_add(1);
         for (part, tokens) in [("training data", training.len()), ("held-out data", held_out.len())] {

@@ -1,4 +1,4 @@
-//! Text in memory, and the check that a file is text.
+//! Text in memory, and the detection of binary files.
 
 use gradloom_runtime::files::{BEGINNING, FileKind};
 use sha2::{Digest, Sha256};
@@ -7,41 +7,41 @@ use std::path::PathBuf;
 /// Text to train on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Text {
-    /// The bytes of all sources, one after the other; a source that does not end in a newline gets one.
+    /// Concatenated contents of all sources. A source that does not end in a newline is terminated by one.
     pub bytes: Vec<u8>,
-    /// The files, in the order of their bytes.
+    /// Files that the text comes from, in order.
     pub sources: Vec<PathBuf>,
-    /// Files of folders and patterns that were left out.
+    /// Files in folders and patterns that were skipped.
     pub skipped: Vec<Skipped>,
 }
 
-/// A file that a folder or pattern led to and that holds no text.
+/// A file in a folder or pattern that was skipped because it is empty or not text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Skipped {
     /// The path of the file.
     pub path: PathBuf,
-    /// The reason, in a few words.
+    /// Reason for skipping the file.
     pub reason: String,
 }
 
 impl Text {
-    /// Makes a text that comes from no file, such as the one built into a program.
+    /// Creates a text that comes from no file, such as one that is built into a program.
     pub fn built_in(text: &str) -> Self {
         Self { bytes: text.as_bytes().to_vec(), sources: Vec::new(), skipped: Vec::new() }
     }
 
-    /// Returns the SHA-256 of the bytes in hexadecimal: two runs with one fingerprint read the same data.
+    /// Returns the SHA-256 of the bytes in hexadecimal. Runs with equal fingerprints read the same data.
     pub fn fingerprint(&self) -> String {
         Sha256::digest(&self.bytes).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
-/// Share of bytes that belong to no text above which a file counts as binary. Latin-1 prose has some 5% of
+/// Fraction of bytes untypical of text above which a file counts as binary. Latin-1 prose has about 5% of
 /// such bytes.
 const LARGEST_ODD_SHARE: f64 = 0.3;
 
-/// Returns evidence that these bytes are no text, if they are none: the kind of file that they are, a NUL
-/// byte, or too many control characters and broken UTF-8 sequences.
+/// Returns evidence that the bytes are not text, or `None` if they are text. The evidence is the kind of
+/// file, a NUL byte, or too many control characters and invalid UTF-8 bytes.
 pub(super) fn binary_evidence(bytes: &[u8]) -> Option<String> {
     let evidence = odd_bytes(bytes)?;
     let kind = FileKind::of(&bytes[..bytes.len().min(BEGINNING as usize)]);
@@ -84,7 +84,7 @@ mod tests {
         assert!(binary_evidence(&noise).unwrap().ends_with("is no character"));
     }
 
-    /// SHA-256 of "abc": FIPS 180-4, example of one block.
+    /// SHA-256 of "abc" from the one-block example of FIPS 180-4.
     #[test]
     fn fingerprint_is_sha256() {
         assert_eq!(

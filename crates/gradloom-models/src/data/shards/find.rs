@@ -1,29 +1,31 @@
-//! Tells paths to files of tokens from paths to text.
+//! Distinguishes paths to token files from paths to text.
 //!
-//! In: paths as the user gives them. Out: the files for training and for measuring, or that they lead to
-//! text. Always holds: a folder counts as one of tokens by the names that llm.c and nanoGPT give, so that
-//! other files which end in `.bin` do not make text into tokens.
+//! In: paths as the user gave them. Out: the files for training and evaluation, or `None` if the paths lead
+//! to text. Always holds: a folder counts as one of token files only if its files have llm.c's or nanoGPT's
+//! names, so an unrelated `.bin` file does not turn a folder of text into tokens.
 
 use crate::data::DataError;
 use crate::data::files::matches;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Files of tokens.
+/// Paths of token files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShardPaths {
-    /// To train on, in order.
+    /// Files for training, in order.
     pub training: Vec<PathBuf>,
-    /// To measure with: `val.bin`, `NAME_val.bin` and `NAME_val_000000.bin`. May be empty.
+    /// Files for evaluation: `val.bin`, `NAME_val.bin` and `NAME_val_000000.bin`. May be empty.
     pub held_out: Vec<PathBuf>,
 }
 
 impl ShardPaths {
-    /// Finds the files that paths lead to: a file or pattern that ends in `.bin`, or a folder that has
-    /// `train.bin`, `NAME_train.bin` or `NAME_train_000001.bin`. Returns `None` if the paths are of text.
+    /// Finds the token files in `paths`. A path is a file or pattern that ends in `.bin`, or a folder that
+    /// contains `train.bin`, `NAME_train.bin` or `NAME_train_000001.bin`. Returns `None` if the paths lead to
+    /// text.
     ///
     /// # Errors
-    /// When some are of text and others of tokens, or a pattern matches nothing.
+    /// Returns an error if some paths lead to text and others to token files, or if a pattern matches
+    /// nothing.
     pub fn find<P: AsRef<str>>(paths: &[P]) -> Result<Option<Self>, DataError> {
         let mut all = Self::default();
         let mut is_text = false;
@@ -50,7 +52,7 @@ impl ShardPaths {
         Ok((!is_text && !paths.is_empty()).then_some(all))
     }
 
-    /// Returns the folder of the first file, where its tokenizer may be.
+    /// Returns the folder of the first file, which may also contain its tokenizer.
     pub fn folder(&self) -> Option<&Path> {
         let first = self.training.first().or(self.held_out.first())?;
         first.parent().map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder })
@@ -61,13 +63,13 @@ fn is_shard(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "bin")
 }
 
-/// Returns whether the file's name contains the name of a part of the data, such as `train`.
+/// Returns `true` if the file's stem contains `part`, such as `train`, between underscores.
 fn has_part(path: &Path, part: &str) -> bool {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     stem.split('_').any(|word| word == part)
 }
 
-/// Returns the files of tokens in a folder, sorted by name; none if the folder holds text.
+/// Returns the token files in a folder, sorted by name, or an empty list if no file is for training.
 fn in_folder(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
     let unreadable = |source| DataError::Unreadable { path: folder.to_path_buf(), source };
     let entries =

@@ -1,28 +1,29 @@
-//! Headers of files of tokens.
+//! Headers of token files.
 
-/// Numbers of llm.c's header.
+/// Number of `i32` values in llm.c's header.
 const NUMBERS: usize = 256;
-/// Bytes of llm.c's header.
+/// Size of llm.c's header in bytes.
 pub(super) const HEADER: usize = 4 * NUMBERS;
-/// First number and version of the kinds of llm.c, with the bytes of a token.
+/// llm.c's file kinds: magic number, version and bytes per token.
 const KINDS: [(i32, i32, usize); 2] = [(20_240_520, 1, 2), (20_240_801, 7, 4)];
 
-/// The program whose files are written.
+/// Format in which token files are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ShardFormat {
-    /// A header and tokens of 16 bits; of 32 where the vocabulary needs them.
+    /// llm.c's format: a header followed by 16-bit tokens, or 32-bit tokens if the vocabulary exceeds 16
+    /// bits.
     #[default]
     LlmC,
-    /// Tokens of 16 bits.
+    /// nanoGPT's format: 16-bit tokens without a header.
     NanoGpt,
 }
 
 /// Layout of the tokens in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// Bytes before the first token.
+    /// Offset of the first token in bytes.
     pub(super) start: usize,
-    /// Bytes of a token.
+    /// Size of a token in bytes.
     pub(super) width: usize,
     pub(super) tokens: usize,
 }
@@ -30,7 +31,7 @@ pub(super) struct Layout {
 /// Returns the layout of a file of `size` bytes that begins with `head`.
 ///
 /// # Errors
-/// When the file is not one of tokens; the error says what is wrong with it.
+/// Returns a description of the problem if the file is not a token file.
 pub(super) fn layout(head: &[u8], size: u64) -> Result<Layout, String> {
     let number = |at: usize| {
         head.get(4 * at..4 * at + 4).map(|bytes| i32::from_le_bytes(bytes.try_into().expect("four bytes")))
@@ -62,7 +63,7 @@ pub(super) fn layout(head: &[u8], size: u64) -> Result<Layout, String> {
     }
 }
 
-/// Returns the header of a file of so many tokens.
+/// Returns the header of a file with `tokens` tokens of `width` bytes each.
 pub(super) fn header(width: usize, tokens: i32) -> Vec<u8> {
     let (magic, version, _) = KINDS.into_iter().find(|kind| kind.2 == width).expect("two or four bytes");
     let mut header: Vec<u8> = [magic, version, tokens].into_iter().flat_map(i32::to_le_bytes).collect();

@@ -1,7 +1,7 @@
-//! Files of tokens: those of llm.c and nanoGPT.
+//! Token files of llm.c and nanoGPT.
 //!
-//! In: paths. Out: [`TokenShards`], or files. Always holds: a file has the size that its header says, and a
-//! token that is read is one of the vocabulary.
+//! In: paths. Out: [`TokenShards`], or files. Always holds: a file's size matches its header, and every token
+//! read is in the vocabulary.
 //!
 //! | written by | header | tokens |
 //! |---|---|---|
@@ -9,8 +9,8 @@
 //! | llm.c for Llama 3 | 256 i32: 20240801, 7, number of tokens, zeros | u32 |
 //! | nanoGPT | none | u16 |
 //!
-//! All numbers are little-endian. A file without a header is told by the lack of both first numbers, which
-//! would be tokens beyond GPT-2's vocabulary.
+//! All numbers are little-endian. A file without a header is recognized by the absence of both magic numbers,
+//! which read as tokens would be outside GPT-2's vocabulary.
 
 mod find;
 mod format;

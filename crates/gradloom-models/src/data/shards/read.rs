@@ -1,4 +1,4 @@
-//! Tokens in files that are mapped, not loaded.
+//! Tokens in memory-mapped files.
 
 use super::format::{self, Layout};
 use crate::data::DataError;
@@ -10,10 +10,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The tokens of files, one after the other, or a range of them.
+/// The concatenated tokens of several files, or a range of them.
 ///
-/// While they are in use, the files must not be cut off by another process. To replace one, rename another to
-/// its name.
+/// No other process may truncate the files while they are in use. To replace a file, rename the new one over
+/// it.
 #[derive(Clone, Debug)]
 pub struct TokenShards {
     shards: Arc<[Shard]>,
@@ -26,19 +26,20 @@ struct Shard {
     path: PathBuf,
     bytes: Mmap,
     layout: Layout,
-    /// Tokens of the files before.
+    /// Number of tokens in the preceding files.
     first: usize,
 }
 
-/// Parts of a file that its fingerprint reads, and the bytes of each.
+/// Number of samples of a file that its fingerprint covers, and the size of each in bytes.
 const SAMPLES: usize = 64;
 const SAMPLE: usize = 4096;
 
 impl TokenShards {
-    /// Opens files, in this order.
+    /// Opens the files, concatenated in this order.
     ///
     /// # Errors
-    /// When a file cannot be read, has no tokens, or another size than its header says.
+    /// Returns an error if a file cannot be read, contains no tokens, or has a size that does not match its
+    /// header.
     pub fn open<P: AsRef<Path>>(paths: &[P], vocabulary: usize) -> Result<Self, DataError> {
         Self::open_paths(paths.iter().map(|path| path.as_ref().to_path_buf()).collect(), vocabulary)
     }
@@ -50,13 +51,14 @@ impl TokenShards {
             let unreadable = |source| DataError::Unreadable { path: path.clone(), source };
             let file = regular_file::open_to_read(&path).map_err(unreadable)?;
             let size = file.metadata().map_err(unreadable)?.len();
-            // No memory can be mapped of an empty file.
+            // An empty file cannot be mapped.
             if size == 0 {
                 return Err(DataError::Empty { path });
             }
-            // SAFETY: the file is mapped for reading. What another process makes of it meanwhile, these bytes
-            // show, and any bytes are valid; one that cuts the file off ends this process when it is read, as
-            // with every mapped file: gradloom replaces files by renaming, and never does so.
+            // SAFETY: the mapping is read-only and any byte pattern is valid. If another process writes to
+            // the file, the changed bytes become visible. If one truncates it, reading beyond the new end
+            // kills this process, as with any mapped file; gradloom itself never truncates a file but
+            // replaces it by renaming.
             let bytes = unsafe { Mmap::map(&file) }.map_err(unreadable)?;
             let kind = FileKind::of(&bytes[..bytes.len().min(BEGINNING as usize)]);
             if kind.is_certain() {
@@ -78,7 +80,7 @@ impl TokenShards {
         self.range.len()
     }
 
-    /// Returns whether there are no tokens.
+    /// Returns `true` if there are no tokens.
     pub fn is_empty(&self) -> bool {
         self.range.is_empty()
     }
@@ -88,18 +90,18 @@ impl TokenShards {
         self.shards.iter().map(|shard| shard.path.as_path())
     }
 
-    /// Returns the number of bytes of all files.
+    /// Returns the total size of the files in bytes.
     pub fn bytes(&self) -> usize {
         self.shards.iter().map(|shard| shard.bytes.len()).sum()
     }
 
-    /// Appends the tokens `start..start + count`.
+    /// Appends the tokens `start..start + count` to `into`.
     ///
     /// # Errors
-    /// When one of them is not of the vocabulary.
+    /// Returns an error if one of them is not in the vocabulary.
     ///
     /// # Panics
-    /// When there are fewer tokens.
+    /// Panics if the range is out of bounds.
     pub fn read(&self, start: usize, count: usize, into: &mut Vec<i32>) -> Result<(), DataError> {
         assert!(count <= self.len() && start <= self.len() - count, "tokens that there are");
         let (mut next, end) = (self.range.start + start, self.range.start + start + count);
@@ -115,10 +117,10 @@ impl TokenShards {
         Ok(())
     }
 
-    /// Returns the first `count` tokens and the others.
+    /// Splits the tokens into the first `count` and the rest.
     ///
     /// # Panics
-    /// When there are fewer tokens.
+    /// Panics if there are fewer than `count` tokens.
     pub fn split_at(&self, count: usize) -> (Self, Self) {
         assert!(count <= self.len(), "tokens that there are");
         let place = self.range.start + count;
@@ -126,8 +128,8 @@ impl TokenShards {
         (part(self.range.start..place), part(place..self.range.end))
     }
 
-    /// Returns the SHA-256, in hexadecimal, of the files' sizes and of samples of their bytes: reading
-    /// files that are larger than memory as a whole would take long.
+    /// Returns the SHA-256, in hexadecimal, of the files' sizes and of samples of their contents. Hashing
+    /// whole files larger than memory would take too long.
     pub fn fingerprint(&self) -> String {
         let mut hash = Sha256::new();
         for shard in self.shards.iter() {

@@ -1,4 +1,4 @@
-//! Writes tokens to files of a bounded size.
+//! Writing of tokens to files of limited size.
 
 use super::ShardFormat;
 use super::format::header;
@@ -6,34 +6,34 @@ use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// Writes the tokens of one part of the data, `train` or `val`, into a folder.
+/// A writer of the tokens of one part of the data, `train` or `val`, to a folder.
 ///
-/// The files are llm.c's `tokens_train_000001.bin` and so on, or nanoGPT's `train.bin`. Nothing says that
-/// they are whole before [`ShardWriter::finish`]: write them to a folder that is renamed then.
+/// The files are llm.c's `tokens_train_000001.bin` and so on, or nanoGPT's `train.bin`. Nothing marks them as
+/// incomplete before [`ShardWriter::finish`], so write them to a temporary folder and rename it afterwards.
 #[derive(Debug)]
 pub struct ShardWriter {
     folder: PathBuf,
     part: &'static str,
     format: ShardFormat,
     width: usize,
-    /// Most tokens of a file.
+    /// Maximum number of tokens in a file.
     most: usize,
     open: Option<BufWriter<File>>,
-    /// Tokens of the open file.
+    /// Number of tokens written to the open file.
     held: usize,
     files: usize,
     tokens: usize,
 }
 
-/// Most tokens that llm.c's header can count.
+/// Largest number of tokens that llm.c's header can represent.
 const MOST: usize = i32::MAX as usize;
 
 impl ShardWriter {
-    /// Makes a writer of tokens below `vocabulary`, with at most `shard_tokens` in a file; nanoGPT has one
-    /// file.
+    /// Creates a writer of tokens below `vocabulary` that starts a new file after `shard_tokens` tokens.
+    /// nanoGPT's format always has a single file.
     ///
     /// # Errors
-    /// When nanoGPT's tokens of 16 bits cannot hold the vocabulary.
+    /// Returns an error if the vocabulary does not fit in nanoGPT's 16-bit tokens.
     pub fn new(
         folder: &Path,
         part: &'static str,
@@ -51,10 +51,10 @@ impl ShardWriter {
         Ok(Self { folder, part, format, width, most, open: None, held: 0, files: 0, tokens: 0 })
     }
 
-    /// Adds tokens.
+    /// Appends tokens.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns an error if a file cannot be written.
     pub fn push(&mut self, tokens: &[i32]) -> io::Result<()> {
         let mut rest = tokens;
         while !rest.is_empty() {
@@ -67,7 +67,7 @@ impl ShardWriter {
             let (now, later) = rest.split_at(rest.len().min(self.most - self.held));
             let file = self.open.as_mut().expect("a file was begun");
             for &token in now {
-                // Both are the low bytes of the token, which the vocabulary bounds.
+                // Both widths are the token's low bytes: ids are below the vocabulary size.
                 file.write_all(&token.to_le_bytes()[..self.width])?;
             }
             self.held += now.len();
@@ -77,10 +77,10 @@ impl ShardWriter {
         Ok(())
     }
 
-    /// Completes the last file; gives the number of files and of tokens.
+    /// Completes the last file and returns the number of files and of tokens.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns an error if the file cannot be written.
     pub fn finish(mut self) -> io::Result<(usize, usize)> {
         self.close()?;
         Ok((self.files, self.tokens))
@@ -89,7 +89,7 @@ impl ShardWriter {
     fn begin(&mut self) -> io::Result<()> {
         let name = match self.format {
             ShardFormat::NanoGpt => format!("{}.bin", self.part),
-            // llm.c numbers the part to measure with from 0 and the one to train on from 1.
+            // llm.c numbers validation files from 0 and training files from 1.
             ShardFormat::LlmC => {
                 let number = self.files + usize::from(self.part == "train");
                 format!("tokens_{}_{number:06}.bin", self.part)
@@ -169,7 +169,6 @@ mod tests {
         assert_eq!(written(ShardFormat::LlmC, 500, 7, &[]).path().read_dir().unwrap().count(), 0);
     }
 
-    /// The bytes are those that llm.c and nanoGPT write.
     #[test]
     fn the_bytes_are_those_of_the_formats() {
         let folder = written(ShardFormat::LlmC, 50_257, 10, &[1, 50_256]);

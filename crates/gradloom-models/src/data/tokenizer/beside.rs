@@ -1,10 +1,10 @@
-//! The files beside a tokenizer's: tokens and roles that they name.
+//! Additional files in a tokenizer's folder, which define further tokens and roles.
 //!
 //! In: `tokenizer_config.json`, `special_tokens_map.json`, `added_tokens.json`, `chat_template.jinja` and
-//! `config.json`, each if it is there. Out: the value of a tokenizer.json with all tokens, and [`Roles`].
-//! Always holds: tokens, their ids and roles are those of `AutoTokenizer` of transformers 5, which
-//! `_from_pretrained` of its `tokenization_utils_base.py` and `__init__` of its
-//! `tokenization_utils_tokenizers.py` make; a file that is there must be sound.
+//! `config.json`, all optional. Out: the JSON value of a tokenizer.json with all tokens, and [`Roles`].
+//! Always holds: tokens, ids and roles are those of `AutoTokenizer` in transformers 5, as determined by
+//! `_from_pretrained` in its `tokenization_utils_base.py` and `__init__` in its
+//! `tokenization_utils_tokenizers.py`; a malformed file is an error.
 
 use super::open::read;
 use super::special::{content, named};
@@ -14,29 +14,30 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Roles in the order in which their tokens are added; others follow.
+/// Roles whose tokens are added first, in this order.
 const ROLES: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
-/// Roles of [`END`], where a tokenizer is GPT-2's and the files say none.
+/// Roles of [`END`] in a GPT-2 tokenizer unless the files assign them.
 const USUAL: [&str; 3] = ["bos_token", "eos_token", "unk_token"];
 const END: &str = "<|endoftext|>";
 
-/// Contents of the files.
+/// Contents of the additional files.
 pub(super) struct Beside {
     config: Map<String, Value>,
-    /// Tokens beside those of the roles, by the ids that files give them.
+    /// Tokens other than those with a role, by id.
     tokens: BTreeMap<u64, Value>,
-    /// True if these are all: the tokens that a tokenizer.json adds are none then, if it is rebuilt.
+    /// True if `tokens` is the complete list, which replaces the added tokens of a tokenizer.json that is
+    /// rebuilt.
     has_all: bool,
-    /// True if the tokenizer is rebuilt as GPT-2's, whatever the file says of its words.
+    /// True if the tokenizer is rebuilt as a GPT-2 tokenizer, whatever pre-tokenizer the file specifies.
     is_gpt2: bool,
 }
 
 impl Beside {
-    /// Reads the files of a folder.
+    /// Reads the additional files in a folder.
     ///
     /// # Errors
-    /// When one of them cannot be read or is damaged.
+    /// Returns an error if one of them cannot be read or is malformed.
     pub(super) fn of_folder(folder: &Path) -> Result<Self, TokenizerError> {
         let object = |name: &str| -> Result<Option<Map<String, Value>>, TokenizerError> {
             let path = folder.join(name);
@@ -44,7 +45,7 @@ impl Beside {
             parsed.map_err(|reason| malformed(&path, reason))
         };
         let mut config = object("tokenizer_config.json")?.unwrap_or_default();
-        // What is wrong with a model's configuration is told where the model is read.
+        // Errors in a model's configuration are reported when the model is read.
         let model = object("config.json").ok().flatten().unwrap_or_default();
         let is_gpt2 = is_gpt2(&config, &model);
         let mut tokens = BTreeMap::new();
@@ -84,18 +85,18 @@ impl Beside {
         Ok(Self { config, tokens, has_all, is_gpt2 })
     }
 
-    /// Returns true if a text begins with a space that is none of it.
+    /// Returns `true` if encoding inserts a space before a text.
     pub(super) fn adds_a_space(&self) -> bool {
         self.config.get("add_prefix_space") == Some(&Value::Bool(true))
     }
 
-    /// Returns the roles alone.
+    /// Returns the roles without adding any tokens.
     pub(super) fn roles(self) -> Roles {
         Roles::of_config(self.config)
     }
 
-    /// Adds what `vocab.json` with `merges.txt` do not say: they are GPT-2's, and the tokens around a text
-    /// are in the configuration alone.
+    /// Completes a tokenizer made from `vocab.json` and `merges.txt`: it is a GPT-2 tokenizer, and only the
+    /// configuration specifies the tokens that surround a text.
     pub(super) fn complete_two(mut self, file: &mut Value) -> Roles {
         self.is_gpt2 = true;
         let config = self.config.clone();
@@ -122,16 +123,16 @@ impl Beside {
         roles
     }
 
-    /// Adds to a tokenizer.json the tokens that it lacks, or has with other flags.
+    /// Adds the tokens that a tokenizer.json lacks or has with other flags.
     pub(super) fn complete(mut self, file: &mut Value) -> Roles {
         if !file["model"].is_object() {
-            // It is none, as its reader tells.
+            // The reader of the file reports the error.
             return self.roles();
         }
         let own: Vec<Value> = file["added_tokens"].as_array().cloned().unwrap_or_default();
         let by_id = own.iter().filter_map(|token| Some((token["id"].as_u64()?, flagged(token, false)?)));
         let by_id: BTreeMap<u64, Value> = by_id.collect();
-        // What is wrong with a token of the file, the file's reader tells.
+        // The file's reader reports errors in its tokens.
         let is_sound = by_id.len() == own.len();
         let mut added = Added::of(if self.is_gpt2 && is_sound { Vec::new() } else { own });
         if !self.has_all {
@@ -165,14 +166,15 @@ impl Beside {
         Roles::of_config(self.config)
     }
 
-    /// Makes a tokenizer.json GPT-2's, as transformers does, which takes nothing but the vocabulary of it;
-    /// one whose words are others stays as its model was trained.
+    /// Rebuilds a tokenizer.json as a GPT-2 tokenizer. transformers keeps nothing but the vocabulary; here, a
+    /// pre-tokenizer other than `ByteLevel` is kept too, because the model was trained with it.
     fn rebuild(&mut self, file: &mut Value) {
         if file["pre_tokenizer"]["type"] == "ByteLevel" {
             file["pre_tokenizer"]["add_prefix_space"] = self.adds_a_space().into();
         }
         let is_known = |token: &Value| content(token) == Some(END);
-        // No model has a token that its own vocabulary lacks: transformers would add it for no use.
+        // Unlike transformers, do not add a token that is missing from the vocabulary: the model has no
+        // embedding for it.
         if file["model"]["vocab"].get(END).is_some() || self.tokens.values().any(is_known) {
             for role in USUAL {
                 self.config.entry(role).or_insert_with(|| END.into());
@@ -182,7 +184,7 @@ impl Beside {
     }
 }
 
-/// Returns true where `AutoTokenizer` makes the tokenizer GPT-2's.
+/// Returns `true` if `AutoTokenizer` would construct a GPT-2 tokenizer.
 fn is_gpt2(config: &Map<String, Value>, model: &Map<String, Value>) -> bool {
     let class = config.get("tokenizer_class").or(model.get("tokenizer_class")).and_then(Value::as_str);
     let kind = model.get("model_type").and_then(Value::as_str);
@@ -192,7 +194,7 @@ fn is_gpt2(config: &Map<String, Value>, model: &Map<String, Value>) -> bool {
     }
 }
 
-/// Puts a value of `special_tokens_map.json` in the place of the configuration's.
+/// Overrides a value of the configuration with one of `special_tokens_map.json`.
 fn put_of_map(config: &mut Map<String, Value>, name: String, value: Value) {
     let typed = |token: Value| match &token {
         Value::Object(flags) if flags.contains_key("content") => {
@@ -225,7 +227,7 @@ fn put_of_map(config: &mut Map<String, Value>, name: String, value: Value) {
     }
 }
 
-/// Returns the special tokens of a configuration that have no names.
+/// Returns the special tokens of a configuration that have no role.
 fn extra(config: &Map<String, Value>) -> impl Iterator<Item = &Value> {
     let list = |name: &str| config.get(name).filter(|list| content_is_said(list));
     let said = list("extra_special_tokens").or_else(|| list("additional_special_tokens"));
@@ -236,7 +238,7 @@ fn content_is_said(list: &Value) -> bool {
     !list.is_null() && *list != json!([]) && *list != json!({})
 }
 
-/// Returns a token with all of its flags, and no other keys; `special` is what it is where no flag says so.
+/// Returns a token reduced to its content and a complete set of flags. `special` is the default of that flag.
 fn flagged(token: &Value, special: bool) -> Option<Value> {
     let flag = |name: &str, usual: bool| token[name].as_bool().unwrap_or(usual);
     let special = flag("special", special);
@@ -247,12 +249,12 @@ fn flagged(token: &Value, special: bool) -> Option<Value> {
     }))
 }
 
-/// Tokens that a tokenizer.json adds to its vocabulary.
+/// The `added_tokens` of a tokenizer.json.
 struct Added {
     tokens: Vec<Value>,
-    /// The place of each in the list.
+    /// Index of each token in the list.
     places: BTreeMap<String, usize>,
-    /// An id above all others here.
+    /// One more than the largest id in the list.
     next: u64,
 }
 
@@ -268,13 +270,13 @@ impl Added {
         self.places.get(text).map(|place| &self.tokens[*place])
     }
 
-    /// Returns true for a token that is there with the same flags.
+    /// Returns `true` if the same token with the same flags is already in the list.
     fn has(&self, token: &Value) -> bool {
         let own = content(token).and_then(|text| self.of_text(text));
         own.is_some_and(|own| flagged(own, false).as_ref() == Some(token))
     }
 
-    /// Adds a token as the crate `tokenizers` does: with the id that it has, or the next one.
+    /// Adds a token with its existing id or the next free one, like the `tokenizers` crate.
     fn add(&mut self, mut token: Value, vocabulary: &Value) {
         let text = content(&token).unwrap_or_default().to_string();
         if text.is_empty() {
@@ -337,8 +339,8 @@ mod tests {
         }
     }
 
-    /// JSON as Python writes it (`NaN`, `Infinity`, lone surrogates) is read in every file, and a byte
-    /// order mark is skipped.
+    /// Every file may contain Python's extensions of JSON (`NaN`, `Infinity`, lone surrogates) and a leading
+    /// byte order mark.
     #[test]
     fn python_may_have_written_any_of_them() {
         let folder = tempfile::tempdir().unwrap();
