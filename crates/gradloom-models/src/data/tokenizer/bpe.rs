@@ -1,7 +1,8 @@
-//! Byte-pair encoding, by the crate `tokenizers`.
+//! Byte-pair encoding, implemented by the `tokenizers` crate.
 //!
-//! In: a tokenizer.json that was checked. Out: ids of text, and text of ids. Always holds: decoding is by a
-//! table of each token's bytes, so that a text that is written token by token is that of all tokens at once.
+//! In: a validated tokenizer.json. Out: ids of text, and text of ids. Always holds: decoding concatenates the
+//! bytes of each token from a table, so decoding token by token yields the same text as decoding all tokens
+//! together.
 
 use super::cuts::Cuts;
 use super::pieces::Spelling;
@@ -16,45 +17,46 @@ use std::path::Path;
 use std::sync::OnceLock;
 use tokenizers::{ModelWrapper, PaddingParams, TruncationParams};
 
-/// A tokenizer that merges pairs, of bytes (GPT-2, Llama 3, Qwen) or of characters with bytes for the others
-/// (Llama 2, Gemma); Sennrich et al. (2016). See [`Bpe::open`].
+/// A byte-pair encoding (Sennrich et al., 2016) of bytes (GPT-2, Llama 3, Qwen) or of characters with byte
+/// fallback (Llama 2, Gemma). See [`Bpe::open`].
 ///
-/// Truncation, padding and random merges that a file asks for are left out: they change what a text is.
+/// The truncation, padding and dropout settings of a file are ignored because they would change the text.
 pub struct Bpe {
     name: String,
     inner: tokenizers::Tokenizer,
-    /// The same, except that special tokens in a text are text; made when it is first needed.
+    /// The same tokenizer, but with special tokens encoded as ordinary text. Created on first use.
     literal: OnceLock<Box<tokenizers::Tokenizer>>,
-    /// The bytes of each token, by its id; empty where an id has no token.
+    /// The bytes of each token, indexed by id. Empty for unused ids.
     pieces: Vec<Box<[u8]>>,
     is_special: Vec<bool>,
-    /// The tokens of single bytes, where there are any.
+    /// The token of each single byte, if it exists.
     bytes: Vec<Option<i32>>,
     pub(super) spelling: Spelling,
     pub(super) cuts: Cuts,
     adds_a_space: bool,
     roles: Roles,
-    /// The token that ends a text, where no file says which.
+    /// The end-of-text token to use if no file specifies one.
     usual_end: Option<&'static str>,
 }
 
-/// Treatment of special tokens when text is encoded.
+/// Treatment of special tokens by the encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpecialTokens {
-    /// Tokens that the tokenizer puts around a text are added, and special tokens in the text are found.
+    /// Adds the tokens that surround a text, and recognizes special tokens in the text.
     Added,
-    /// Special tokens in the text are found; none is added.
+    /// Recognizes special tokens in the text but adds none.
     Found,
-    /// Nothing is added or found: text that is spelt like a special token is encoded as text, as the words
-    /// of a user should be.
+    /// Neither adds nor recognizes special tokens: text that spells a special token is encoded as ordinary
+    /// text. Use this for untrusted input, such as a user's message.
     Text,
 }
 
 impl Bpe {
-    /// Reads the text of a tokenizer.json; `name` names it in messages.
+    /// Parses a tokenizer.json. Error messages refer to it as `name`.
     ///
     /// # Errors
-    /// When it is damaged, or no byte-pair encoding of bytes or with bytes for what it lacks.
+    /// Returns an error if the JSON is malformed, or is not a byte-pair encoding of bytes or with byte
+    /// fallback.
     pub fn from_json(text: &[u8], name: &str) -> Result<Self, TokenizerError> {
         let malformed = |reason: String| TokenizerError::Malformed { name: name.to_string(), reason };
         let file = python_json::parse(text).map_err(malformed)?;
@@ -65,7 +67,7 @@ impl Bpe {
         let malformed = |reason: String| TokenizerError::Malformed { name: name.to_string(), reason };
         let spelling = check::check(file, name)?;
         let text = file.to_string();
-        // `from_bytes` is generic: with it, all of the format would be compiled here again.
+        // `from_bytes` is generic and would compile the deserializer of the whole format again in this crate.
         let mut inner: tokenizers::Tokenizer = guarded(|| text.parse::<tokenizers::Tokenizer>())
             .map_err(|reason| malformed(format!("the crate `tokenizers` panics: {reason}")))?
             .map_err(|error| malformed(error.to_string()))?;
@@ -80,7 +82,7 @@ impl Bpe {
             }
         }
         for (id, token) in inner.get_added_tokens_decoder() {
-            // It would be found everywhere.
+            // An empty token would match everywhere.
             if inner.id_to_token(id).is_some_and(|normalized| normalized.is_empty()) {
                 return Err(malformed(format!(
                     "the normalizer leaves nothing of the added token {:?}: its `normalized` should be false",
@@ -128,20 +130,21 @@ impl Bpe {
             roles: Roles::default(),
             usual_end,
         };
-        // What encoding does tells more surely than the parts of the file that may make it do so.
+        // Encoding a letter is a more reliable test than inspecting every setting of the file that may add a
+        // space.
         let alone = tokenizer.encode_with("a", SpecialTokens::Found).unwrap_or_default();
         tokenizer.adds_a_space = tokenizer.decode_all(&alone).starts_with(b" ")
             && matches!(spelling, Spelling::Text { strips: true, .. });
         tokenizer
     }
 
-    /// Returns the tokenizer with these roles of tokens.
+    /// Returns the tokenizer with the given roles.
     pub fn with_roles(self, roles: Roles) -> Self {
         Self { roles, ..self }
     }
 
-    /// Returns the tokenizer with the first token of each pair, which no text has, written as the second
-    /// one.
+    /// Makes the first token of each pair decode to the same bytes as the second one. Encoding never produces
+    /// the first one.
     pub(super) fn with_equal(mut self, pairs: &[(usize, usize)]) -> Self {
         for &(id, of) in pairs {
             self.pieces[id] = self.pieces[of].clone();
@@ -149,25 +152,25 @@ impl Bpe {
         self
     }
 
-    /// Returns the names of tokens with a role, and the chat template.
+    /// Returns the names of the tokens that have a role, and the chat template.
     pub fn roles(&self) -> &Roles {
         &self.roles
     }
 
-    /// Returns the id of a token as the file spells it.
+    /// Returns the id of a token, given its spelling in the file.
     pub fn id(&self, token: &str) -> Option<i32> {
         self.inner.token_to_id(token).map(|id| id as i32)
     }
 
-    /// Returns a token as the file spells it.
+    /// Returns the spelling of a token in the file.
     pub fn token(&self, id: i32) -> Option<String> {
         self.inner.id_to_token(u32::try_from(id).ok()?)
     }
 
-    /// Returns the ids of a text, with a choice of the treatment of special tokens.
+    /// Returns the ids of a text. `special` selects the treatment of special tokens.
     ///
     /// # Errors
-    /// When the text has a character that no token stands for.
+    /// Returns an error if the text contains a character that no token represents.
     pub fn encode_with(&self, text: &str, special: SpecialTokens) -> Result<Vec<i32>, TokenizerError> {
         let inner = match special {
             SpecialTokens::Added | SpecialTokens::Found => &self.inner,
@@ -183,23 +186,24 @@ impl Bpe {
         Ok(encoded.get_ids().iter().map(|&id| id as i32).collect())
     }
 
-    /// Returns the text of a tokenizer.json that makes the same tokenizer.
+    /// Returns a tokenizer.json of this tokenizer.
     ///
     /// # Panics
-    /// Never: what was read can be written.
+    /// Never panics: every tokenizer can be serialized.
     pub fn to_json(&self) -> String {
         self.inner.to_string(false).expect("a tokenizer that was read can be written")
     }
 
-    /// Writes `tokenizer.json` and `tokenizer_config.json` into a folder, from which [`Bpe::open`] makes the
-    /// same tokenizer with the same roles. Each file is replaced as a whole.
+    /// Writes `tokenizer.json` and `tokenizer_config.json` to a folder, from which [`Bpe::open`] restores the
+    /// same tokenizer with the same roles. Each file is replaced atomically.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns an error if a file cannot be written.
     pub fn save(&self, folder: &Path) -> std::io::Result<()> {
         let mut config = self.roles.to_config();
         if self.roles.config.is_empty() {
-            // Without, transformers takes the class of the model's kind, which may have other words.
+            // Otherwise transformers would use the class for the model's type, which may split words
+            // differently.
             config.insert("tokenizer_class".into(), "PreTrainedTokenizerFast".into());
         }
         let config = python_json::text(&config.into()).trim_end().to_string();
@@ -209,14 +213,15 @@ impl Bpe {
         Ok(())
     }
 
-    /// Returns the SHA-256 of [`Bpe::to_json`] in hexadecimal: two tokenizers with one fingerprint give the
+    /// Returns the SHA-256 of [`Bpe::to_json`] in hexadecimal. Tokenizers with equal fingerprints produce the
     /// same ids.
     pub fn fingerprint(&self) -> String {
         Sha256::digest(self.to_json()).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Returns whether the tokens of a part of a word with this character at its edge follow from merges
-    /// alone: it is neither joined with others that have no token, nor is the part a token as a whole word.
+    /// Returns `true` if merges alone determine the tokens of a word fragment with this character at its
+    /// edge: the character is neither fused with adjacent unknown characters, nor is the fragment encoded as
+    /// one token because it is a whole word in the vocabulary.
     pub(super) fn knows(&self, c: char) -> bool {
         let ModelWrapper::BPE(model) = self.inner.get_model() else { return false };
         if model.ignore_merges {
@@ -226,23 +231,25 @@ impl Bpe {
         if self.spelling == Spelling::Bytes || model.byte_fallback && all_bytes {
             return all_bytes;
         }
-        // Without a token for what has none, it is left out, and its neighbours meet.
+        // Without an unknown token, unknown characters are dropped, so their neighbours become adjacent.
         model.unk_token.is_some() && (!model.fuse_unk || self.id(c.encode_utf8(&mut [0; 4])).is_some())
     }
 
-    /// Returns the bytes of all tokens; `None` if merges may lead to tokens that are not spelt as the text.
+    /// Returns the bytes of all tokens, or `None` if merges can produce a token that is spelt differently
+    /// from the text.
     pub(super) fn literal_tokens(&self) -> Option<impl Iterator<Item = &[u8]>> {
         let is_odd = |piece: &[u8]| piece.len() > 1 && piece.windows(3).any(|bytes| bytes == b"<0x");
         let is_literal = self.spelling == Spelling::Bytes || !self.pieces.iter().any(|piece| is_odd(piece));
         is_literal.then(|| self.pieces.iter().map(|piece| &**piece))
     }
 
-    /// Appends the ids of text that is UTF-8.
+    /// Appends the ids of valid UTF-8 text.
     fn encode_text(&self, text: &str, start: Start, ids: &mut Vec<i32>) -> Result<(), TokenizerError> {
         if text.is_empty() {
             return Ok(());
         }
-        // The space that normalization puts before a text is the one that stands there.
+        // Normalization prepends a space to each piece, so the leading space of a later piece is removed
+        // first.
         let puts = start == Start::Within && self.cuts.prepends();
         let there = text.strip_prefix(' ').filter(|rest| puts && !rest.is_empty());
         ids.extend(self.encode_with(there.unwrap_or(text), SpecialTokens::Found)?);
@@ -250,12 +257,12 @@ impl Bpe {
     }
 }
 
-/// Calls the crate `tokenizers`, which panics over some of the files and texts that it reads.
+/// Calls the `tokenizers` crate, which panics on some of the files and texts that it accepts.
 ///
 /// # Errors
-/// When it panics: with its message.
+/// Returns the panic message if the call panics.
 fn guarded<T>(call: impl FnOnce() -> T) -> Result<T, String> {
-    // What it changes are caches, which are sound after each step.
+    // The call mutates only caches, which are consistent after every step.
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| match panic.downcast::<String>() {
         Ok(said) => *said,
         Err(panic) => panic.downcast_ref::<&str>().copied().unwrap_or("no reason given").to_string(),
@@ -271,7 +278,7 @@ impl Tokenizer for Bpe {
         self.pieces.len()
     }
 
-    /// Bytes that are no UTF-8 become the tokens of single bytes, if the vocabulary is one of bytes.
+    /// Encodes bytes that are not valid UTF-8 as single-byte tokens if the vocabulary is one of bytes.
     fn encode_piece(&self, piece: &[u8], mut start: Start, ids: &mut Vec<i32>) -> Result<(), TokenizerError> {
         let mut offset = 0;
         for chunk in piece.utf8_chunks() {

@@ -1,8 +1,8 @@
-//! The tokenizer that needs no file.
+//! The byte tokenizer, which needs no file.
 
 use super::{Start, Tokenizer, TokenizerError};
 
-/// Every byte is a token.
+/// A tokenizer in which every byte is a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bytes;
 

@@ -1,8 +1,9 @@
-//! Chat templates: messages to the text that a model was trained on.
+//! Chat templates: conversion of messages to the text format that a model was trained on.
 //!
-//! In: messages, and the template of a tokenizer's files, in Jinja. Out: a text with the special tokens spelt
-//! out. Always holds: the text is that of `apply_chat_template` of transformers, whose settings, filters and
-//! functions these are; a template cannot reach anything else, and ends within a bound of steps.
+//! In: messages, and the Jinja template in a tokenizer's files. Out: a text with the special tokens spelt
+//! out. Always holds: the text is that of `apply_chat_template` in transformers, with the same settings,
+//! filters and functions; a template has access to nothing else, and terminates within a limited number of
+//! steps.
 
 use super::{Bpe, Tokenizer, TokenizerError, environment};
 use minijinja::value::{Serde, Value};
@@ -13,26 +14,26 @@ use std::time::SystemTime;
 /// One turn of a chat.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Mostly `system`, `user` or `assistant`.
+    /// Role of the author, usually `system`, `user` or `assistant`.
     pub role: String,
-    /// The text.
+    /// Text of the message.
     pub content: String,
 }
 
 impl Message {
-    /// Makes a message.
+    /// Creates a message.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
         Self { role: role.into(), content: content.into() }
     }
 }
 
 impl Bpe {
-    /// Returns the text of messages. With `add_generation_prompt` it ends where the answer begins. Encode
-    /// it with [`SpecialTokens::Found`](super::SpecialTokens::Found): the template has put all tokens
-    /// there.
+    /// Returns the text of the messages. With `add_generation_prompt` it ends where the answer begins. Encode
+    /// it with [`SpecialTokens::Found`](super::SpecialTokens::Found), because the template has already
+    /// inserted all special tokens.
     ///
     /// # Errors
-    /// When there is no template, it is malformed, or it refuses the messages.
+    /// Returns an error if there is no template, if it is malformed, or if it rejects the messages.
     pub fn apply_chat_template(
         &self,
         messages: &[Message],
@@ -41,10 +42,11 @@ impl Bpe {
         self.chat_text(messages, add_generation_prompt, SystemTime::now())
     }
 
-    /// Like [`Bpe::apply_chat_template`], at another time, for templates that tell the date: that of UTC.
+    /// Like [`Bpe::apply_chat_template`], but with an explicit current time for templates that print the
+    /// date. Dates are in UTC.
     ///
     /// # Errors
-    /// As there.
+    /// Returns an error in the same cases as [`Bpe::apply_chat_template`].
     pub fn chat_text(
         &self,
         messages: &[Message],
@@ -57,11 +59,11 @@ impl Bpe {
         let mut variables = vec![
             ("messages", Value::from(Serde(messages))),
             ("add_generation_prompt", Value::from(add_generation_prompt)),
-            // Templates ask whether there are any.
+            // Templates test whether these variables are none.
             ("tools", Value::from(())),
             ("documents", Value::from(())),
         ];
-        // A token that the files do not name is not defined.
+        // Tokens that the files do not name remain undefined.
         let named = roles.named();
         variables.extend(named.iter().map(|(name, token)| (name.as_str(), Value::from(token.as_str()))));
         let variables = Value::from(variables.into_iter().collect::<BTreeMap<_, _>>());

@@ -1,27 +1,29 @@
-//! Checks of a tokenizer.json, before the crate `tokenizers` reads it.
+//! Validation of a tokenizer.json before the `tokenizers` crate reads it.
 //!
-//! In: the JSON. Out: the spelling of bytes, or the first fault. Always holds: a file that passes is a
-//! byte-pair encoding whose merges are of its vocabulary, and whose ids are few enough for a table. The
-//! crate takes that for granted, and does not return an error for every file in which it is not so.
+//! In: the JSON. Out: the spelling of bytes, or the first error. Always holds: a valid file is a byte-pair
+//! encoding whose merges consist of tokens in the vocabulary, and whose ids are small enough for a table. The
+//! crate assumes this and does not return an error for every file that violates it.
 
 use super::TokenizerError;
 use super::pieces::Spelling;
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 
-/// Ids above it are no vocabulary's: ten times the largest ones.
+/// Limit on the number of tokens, ten times the largest known vocabularies.
 pub(super) const MOST_TOKENS: u64 = 1 << 22;
 
-/// Times that a text may become as long before it is encoded: a space that becomes a sign takes three bytes.
+/// Limit on the factor by which normalization may lengthen a text. Replacing a space by `▁` makes it three
+/// times as long.
 const MOST_GROWTH: f64 = 100.0;
 
-/// Most steps of a part of a file: ten times those of published ones. Each text goes through all of them.
+/// Limit on the number of steps in each component of a file, ten times that of published ones. Every text
+/// passes through all steps.
 const MOST_STEPS: usize = 256;
 
-/// Checks a file.
+/// Validates a tokenizer.json.
 ///
 /// # Errors
-/// When it is damaged, or of another kind.
+/// Returns an error if it is malformed or unsupported.
 pub(super) fn check(file: &Value, name: &str) -> Result<Spelling, TokenizerError> {
     let unsupported = |what: String| TokenizerError::Unsupported { name: name.to_string(), what };
     let malformed = |reason: String| TokenizerError::Malformed { name: name.to_string(), reason };
@@ -66,12 +68,12 @@ pub(super) fn check(file: &Value, name: &str) -> Result<Spelling, TokenizerError
     Spelling::of(&file["decoder"]).map_err(unsupported)
 }
 
-/// Returns the number of steps of a part, those of its sequences included.
+/// Returns the number of steps of a component, including nested sequences.
 fn steps(part: &Value, name: &str) -> usize {
     1 + part[name].as_array().into_iter().flatten().map(|step| steps(step, name)).sum::<usize>()
 }
 
-/// Returns the number of times as long that a text can become, by what replaces parts of it.
+/// Returns an upper bound on the factor by which a normalizer lengthens a text.
 fn growth(normalizer: &Value) -> f64 {
     let length = |text: &Value| text.as_str().map_or(0, str::len);
     if let Some(steps) = normalizer["normalizers"].as_array() {
@@ -80,18 +82,18 @@ fn growth(normalizer: &Value) -> f64 {
     let (put, replaced) = (length(&normalizer["content"]), length(&normalizer["pattern"]["String"]));
     match normalizer["type"].as_str() {
         Some("Replace") if replaced > 0 => (put as f64 / replaced as f64).max(1.0),
-        // An expression may match between any two characters.
+        // A regular expression may match between any two characters.
         Some("Replace") => put as f64 + 1.0,
-        // A text is not empty, and a few bytes more are none that grow.
+        // A prefix is added only once per text, so only a long one counts as growth.
         Some("Prepend") => (length(&normalizer["prepend"]) as f64 / 16.0).max(1.0),
         _ => 1.0,
     }
 }
 
-/// Checks the ids that are put around a text.
+/// Checks the ids that the post-processor adds to a text.
 ///
 /// # Errors
-/// When one is none of the `tokens`: with its place in the file.
+/// Returns an error with its position in the file if an id is not below `tokens`.
 pub(super) fn check_processor(processor: &Value, tokens: usize, place: &str) -> Result<(), String> {
     let known = |id: &Value, place: String| match id.as_u64() {
         Some(id) if id < tokens as u64 => Ok(()),

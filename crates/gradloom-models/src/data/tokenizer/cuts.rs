@@ -1,13 +1,14 @@
-//! Places at which a text can be cut without a change of its tokens.
+//! Positions at which a text can be cut without changing its tokens.
 //!
-//! In: the parts of a tokenizer, and a text. Out: a place. Always holds: the ids of the text before the place
-//! and of that behind it are those of the whole. A part of a tokenizer of which that cannot be said (a
-//! pattern with anchors, a normalizer that is a table) leaves no place at all: its texts are encoded whole.
+//! In: the components of a tokenizer, and a text. Out: a cut position. Always holds: the ids of the text
+//! before the position followed by those of the text after it are the ids of the whole text. If this cannot
+//! be guaranteed for a component (a pattern with anchors, a table-driven normalizer), texts are never cut and
+//! are encoded whole.
 //!
-//! A place lies between two characters. Normalization changes nothing across it ([`Normal`]), each side is
-//! split into words as if it were alone ([`Words`]), and no added token touches it. Where a word may go on
-//! across it, no token of the vocabulary stands across it in the text; then no merge does, and the merges of
-//! each side are its own.
+//! A cut position lies between two characters such that normalization changes nothing across it ([`Normal`]),
+//! each side is split into words as if the other did not exist ([`Words`]), and no added token touches it. If
+//! a word may continue across the position, no token of the vocabulary may occur in the text across it; then
+//! no merge crosses it either, and the merges of the two sides are independent.
 
 use super::Bpe;
 use super::patterns::Pattern;
@@ -18,41 +19,41 @@ use std::collections::HashMap;
 use std::str::from_utf8;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// GPT-2's words, as the part `ByteLevel` has them.
+/// GPT-2's word pattern, built into the `ByteLevel` pre-tokenizer.
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
-/// Pairs of characters that are remembered.
+/// Maximum number of cached character pairs.
 const REMEMBERED: usize = 1 << 16;
-/// Places that are tried at once, at least.
+/// Minimum number of positions examined in one pass.
 const PART: usize = 1 << 12;
-/// Bytes that a place is away from the end of a text that may go on, besides those of the longest token.
+/// Extra distance in bytes, beyond the longest token, between a cut and the end of a text that may continue.
 const MARGIN: usize = 8;
 
-/// Places where texts can be cut for a tokenizer.
+/// Finds cut positions in texts for a tokenizer.
 #[derive(Debug)]
 pub(super) struct Cuts {
-    /// None where no place is known to be good.
+    /// Normalization and splitting steps; `None` if no position can be proven safe.
     steps: Option<(Vec<Normal>, Vec<Words>)>,
-    /// Added tokens that are found in a text as it is.
+    /// Added tokens that are matched in the original text.
     plain: Strings,
-    /// Added tokens that are found in normalized text.
+    /// Added tokens that are matched in normalized text.
     normalized: Strings,
-    /// True where an added token takes the blanks beside it.
+    /// True if an added token absorbs adjacent whitespace.
     takes_blanks: bool,
-    /// The vocabulary, where merges can be told by it; made when it is first needed.
+    /// The vocabulary, if it determines where merges are possible. Created on first use.
     vocabulary: OnceLock<Option<Strings>>,
-    /// Bytes of the longest token of any kind, and a few more.
+    /// Length in bytes of the longest token of any kind, plus [`MARGIN`].
     reach: usize,
     joints: Mutex<HashMap<(char, char), Joint>>,
 }
 
-/// The relation of two characters that stand side by side.
+/// Relation of two adjacent characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Joint {
-    /// One side may not be what it is without the other.
+    /// Normalization or splitting may treat the characters differently when they are separated.
     Closed,
-    /// A word may go on.
+    /// A word may continue across the boundary.
     Inner,
-    /// A word ends or begins.
+    /// A word ends or begins at the boundary.
     Edge,
 }
 
@@ -61,7 +62,7 @@ enum Joint {
 enum Normal {
     /// Composes characters.
     Compose,
-    /// Leaves printable ASCII as it is, but perhaps for capitals.
+    /// Leaves printable ASCII unchanged, except that `lower` makes it lowercase.
     Ascii {
         lower: bool,
     },
@@ -71,7 +72,7 @@ enum Normal {
         to: String,
     },
     ReplaceMatches(Pattern),
-    /// Puts a character before a text.
+    /// Prepends a character to the text.
     Prepend(char),
     Strip {
         left: bool,
@@ -79,24 +80,24 @@ enum Normal {
     },
 }
 
-/// A step of the split into words.
+/// A step of splitting a text into words.
 #[derive(Debug)]
 enum Words {
-    /// Matches are words, or what is between them is.
+    /// Splits at the matches of a pattern, or into the matches.
     Split(Pattern),
-    /// Bytes are spelt as characters, after a blank if `prefix`.
+    /// Represents bytes as characters, after prepending a space if `prefix` is set.
     Bytes {
         prefix: bool,
         words: Option<Pattern>,
     },
-    /// A sign stands for a space, and for one before a text unless `never`.
+    /// Replaces spaces by `sign`, and prepends one to the text unless `never` is set.
     Sign {
         sign: char,
         never: bool,
         first: bool,
         split: bool,
     },
-    /// Blanks are between words.
+    /// Splits at whitespace.
     Blanks {
         punctuation: bool,
     },
@@ -107,14 +108,14 @@ enum Words {
 }
 
 impl Cuts {
-    /// Finds out about a tokenizer whose longest token has so many bytes.
+    /// Analyzes a tokenizer whose longest token has `longest` bytes.
     pub(super) fn of(inner: &tokenizers::Tokenizer, spelling: Spelling, longest: usize) -> Self {
         let part = |part: Result<Value, serde_json::Error>| part.unwrap_or_default();
         let normal = part(serde_json::to_value(inner.get_normalizer()));
         let normal = sequence(&normal, "normalizers", &|step| Normal::of(step));
         let words = part(serde_json::to_value(inner.get_pre_tokenizer()));
         let words = sequence(&words, "pretokenizers", &|step| Words::of(step));
-        // What other steps see of a text that goes on must have it, too.
+        // `Prepend` must be the first step: earlier steps would see a later piece without its leading space.
         let normal =
             normal.filter(|steps| steps.iter().skip(1).all(|step| !matches!(step, Normal::Prepend(_))));
         let put = normal.as_ref().and_then(|steps| put_before(steps));
@@ -122,7 +123,7 @@ impl Cuts {
         for (id, token) in inner.get_added_tokens_decoder() {
             takes_blanks |= token.lstrip || token.rstrip;
             if token.normalized {
-                // The crate has it as its normalizer made it.
+                // The crate stores the normalized content.
                 let content = inner.id_to_token(id).unwrap_or(token.content);
                 normalized.extend(with_and_without(spelling.spaced(&content).into_bytes(), put));
             } else {
@@ -141,26 +142,26 @@ impl Cuts {
         }
     }
 
-    /// Returns whether normalization puts a character before each text.
+    /// Returns `true` if normalization prepends a character to every text.
     pub(super) fn prepends(&self) -> bool {
         self.steps.as_ref().is_some_and(|(normal, _)| put_before(normal).is_some())
     }
 
-    /// Returns the last good place of a text that may go on.
+    /// Returns the last safe cut position in a text that may continue.
     pub(super) fn last(&self, text: &[u8], of: &Bpe) -> Option<usize> {
         self.search(text, of, &mut 0)
     }
 
-    /// Searches as [`Cuts::last`] does; adds to `steps` the steps that it took, which grow with the bytes
-    /// of the text behind the place.
+    /// Implements [`Cuts::last`] and adds its cost to `steps`. The cost is proportional to the number of
+    /// bytes after the position.
     fn search(&self, text: &[u8], of: &Bpe, steps: &mut usize) -> Option<usize> {
         let (normal, words) = self.steps.as_ref()?;
         let mut end = text.len().checked_sub(self.plain.longest.max(self.normalized.longest) + MARGIN)?;
         let mut joints = self.joints.lock().unwrap_or_else(PoisonError::into_inner);
-        // Of a space that is put there anew alone, nothing would be left.
+        // A piece that consists only of the prepended space would become empty.
         let least = 1 + usize::from(self.prepends());
         while end >= least {
-            // What is around a part is not longer than it, but for a factor.
+            // The context around a part is at most a constant factor longer than the part.
             let begin = least.max((end + 1).saturating_sub(PART.max(4 * self.reach)));
             let mut part =
                 Part { text, begin, end, plain: None, image: None, normalized: None, vocabulary: None };
@@ -190,8 +191,8 @@ impl Cuts {
         None
     }
 
-    /// Returns whether an added token that is found in a text as it is touches a place or the character
-    /// behind it: what stands behind a space that is put there anew must be no added token either.
+    /// Returns `true` if an added token in the original text touches the position or the next character. The
+    /// next character matters because it becomes the first one once a prepended space is removed.
     fn is_plain_found(&self, part: &mut Part, at: usize, b: char, steps: &mut usize) -> bool {
         if self.plain.longest == 0 {
             return false;
@@ -203,8 +204,7 @@ impl Cuts {
         earliest[at - from] as usize <= at + b.len_utf8() - from
     }
 
-    /// Returns whether an added token that is found in normalized text may touch a place or the character
-    /// behind it.
+    /// Returns `true` if an added token in the normalized text may touch the position or the next character.
     fn is_normalized_found(
         &self,
         normal: &[Normal],
@@ -225,7 +225,7 @@ impl Cuts {
         earliest[place] as usize <= beside
     }
 
-    /// Returns whether surely no token of the vocabulary stands across a place.
+    /// Returns `true` if it is certain that no token of the vocabulary crosses the position.
     fn is_between_tokens(
         &self,
         normal: &[Normal],
@@ -248,33 +248,33 @@ impl Cuts {
     }
 }
 
-/// A part of a text in which places are tried, and what strings do there, once that was asked.
+/// A part of a text in which positions are examined, with the matches in it, computed on demand.
 struct Part<'t> {
     text: &'t [u8],
-    /// The first place that is tried, and the last.
+    /// First and last position to examine.
     begin: usize,
     end: usize,
-    /// As [`Strings::earliest`] has it, for the text from the longest string before the first place on.
+    /// Result of [`Strings::earliest`] for the text that starts `longest` bytes before the first position.
     plain: Option<Vec<u32>>,
     image: Option<Image>,
-    /// The same for the image.
+    /// Result of [`Strings::earliest`] for the image.
     normalized: Option<Vec<u32>>,
     vocabulary: Option<Vec<u32>>,
 }
 
-/// The normalized text around places.
+/// Normalized text around the positions.
 struct Image {
     text: Vec<u8>,
-    /// The first byte of the text that it is of, and the place in the image of each byte from there on.
+    /// Start of the source range in the original text, and the image offset of each byte from there on.
     from: usize,
     places: Vec<u32>,
-    /// Places in the image at which something stands that is not known.
+    /// Image offsets at which the normalized text is unknown.
     unknown: Vec<usize>,
 }
 
 impl Image {
-    /// Normalizes what is at the places from `begin` to `end`, and at least `reach` bytes of the image to
-    /// each side if there are as many.
+    /// Normalizes the text at positions `begin..=end` and at least `reach` bytes of the image on each side,
+    /// if there are that many.
     fn new(
         normal: &[Normal],
         text: &[u8],
@@ -284,7 +284,7 @@ impl Image {
         spelling: Spelling,
         steps: &mut usize,
     ) -> Self {
-        // A character of at most four bytes becomes at least one.
+        // A character of at most four bytes becomes at least one byte.
         let (from, to) = (begin.saturating_sub(4 * reach), text.len().min(end + 4 * reach));
         let mut made = Self { text: Vec::new(), from, places: Vec::new(), unknown: Vec::new() };
         let space = Some(spelling.space()).filter(|_| spelling != Spelling::Bytes);
@@ -306,18 +306,18 @@ impl Image {
             }
         }
         *steps += made.places.len();
-        // The text may go on.
+        // The text may continue.
         made.places.push(made.text.len() as u32);
         made.unknown.push(made.text.len());
         made
     }
 
-    /// Returns the place in the image of one in the text.
+    /// Returns the image offset of a position in the text.
     fn place(&self, at: usize) -> usize {
         self.places[at - self.from] as usize
     }
 
-    /// As [`Strings::earliest`], where a string may be around all that is not known.
+    /// Like [`Strings::earliest`], but assumes that a string may match around every unknown offset.
     fn earliest(&self, strings: &Strings, steps: &mut usize) -> Vec<u32> {
         let mut earliest = strings.earliest(&self.text, steps);
         let far = strings.longest + MARGIN;
@@ -330,7 +330,7 @@ impl Image {
     }
 }
 
-/// Returns the character that normalization puts before a text.
+/// Returns the character that normalization prepends to a text.
 fn put_before(normal: &[Normal]) -> Option<char> {
     match normal.first() {
         Some(Normal::Prepend(sign)) => Some(*sign),
@@ -338,15 +338,15 @@ fn put_before(normal: &[Normal]) -> Option<char> {
     }
 }
 
-/// Returns the part of a token that stands in a text if its first character was put before the text, and
-/// the whole token.
+/// Returns a token as it appears in a text after its first character was prepended by normalization, and the
+/// whole token.
 fn with_and_without(token: Vec<u8>, put: Option<char>) -> [Vec<u8>; 2] {
     let put = put.unwrap_or(' ').to_string();
     let without = token.strip_prefix(b" ").or_else(|| token.strip_prefix(put.as_bytes()));
     [without.unwrap_or_default().to_vec(), token]
 }
 
-/// Finds the joint of two characters; `None` for [`Joint::Closed`].
+/// Returns the joint of two characters, or `None` for [`Joint::Closed`].
 fn joint(normal: &[Normal], words: &[Words], a: char, b: char, of: &Bpe) -> Option<Joint> {
     let (mut left, mut right, mut put) = (a, b, None);
     for step in normal {
@@ -360,7 +360,7 @@ fn joint(normal: &[Normal], words: &[Words], a: char, b: char, of: &Bpe) -> Opti
             *sign = step.image(*sign)?;
         }
     }
-    // The space is taken away, and put there again.
+    // The space is removed from the piece and prepended again.
     if put.is_some_and(|sign| b != ' ' || sign != right) {
         return None;
     }
@@ -374,7 +374,7 @@ fn joint(normal: &[Normal], words: &[Words], a: char, b: char, of: &Bpe) -> Opti
     }
 }
 
-/// Returns the character that ends at a place of UTF-8.
+/// Returns the UTF-8 character that ends at a position.
 fn before(text: &[u8], at: usize) -> Option<char> {
     let goes_on = |place: &usize| text[*place] & 0xc0 == 0x80;
     let from = (at.saturating_sub(4)..at).rev().find(|place| !goes_on(place))?;
@@ -382,7 +382,7 @@ fn before(text: &[u8], at: usize) -> Option<char> {
     characters.next().filter(|_| characters.next().is_none())
 }
 
-/// Returns the character that begins at a place of UTF-8.
+/// Returns the UTF-8 character that begins at a position.
 fn after(text: &[u8], at: usize) -> Option<char> {
     let length = match *text.get(at)? {
         0..0x80 => 1,
@@ -394,7 +394,7 @@ fn after(text: &[u8], at: usize) -> Option<char> {
     from_utf8(text.get(at..at + length)?).ok()?.chars().next()
 }
 
-/// Returns the steps of a part of a tokenizer, if all are known.
+/// Returns the steps of a tokenizer component, or `None` if one is unknown.
 fn sequence<T>(part: &Value, name: &str, step: &dyn Fn(&Value) -> Option<T>) -> Option<Vec<T>> {
     match &part[name] {
         _ if part.is_null() => Some(Vec::new()),
@@ -406,7 +406,8 @@ fn sequence<T>(part: &Value, name: &str, step: &dyn Fn(&Value) -> Option<T>) -> 
     }
 }
 
-/// Returns whether composition changes a character neither with what is before it nor by itself.
+/// Returns `true` if composition leaves a character unchanged, by itself and together with the preceding
+/// characters.
 fn begins_anew(c: char) -> bool {
     matches!(c,
         '\0'..='~' | '¡'..='ſ' | 'Α'..='ώ' | 'А'..='я' | '\u{5d0}'..='\u{5ea}' | '\u{621}'..='\u{64a}'
@@ -442,7 +443,7 @@ impl Normal {
         }
     }
 
-    /// Returns whether two characters may be something else side by side than apart.
+    /// Returns `true` if a step may treat two characters differently when they are separated.
     fn joins(&self, a: char, b: char) -> bool {
         match self {
             Self::Strip { left, right } => *left && b.is_whitespace() || *right && a.is_whitespace(),
@@ -450,12 +451,13 @@ impl Normal {
                 let read = pattern.reads(a, b);
                 read.both || read.empty
             }
-            // Of a longer pattern neither can be a part: see `image`.
+            // A pattern of several characters contains neither of them; see `image`.
             _ => false,
         }
     }
 
-    /// Returns the character that a character becomes, whatever is around it.
+    /// Returns the normalized form of a character, or `None` if it depends on the context or is not a single
+    /// character.
     fn image(&self, c: char) -> Option<char> {
         let single = |text: &mut dyn Iterator<Item = char>| text.next().filter(|_| text.next().is_none());
         match self {
@@ -479,7 +481,7 @@ impl Normal {
 impl Words {
     fn of(step: &Value) -> Option<Self> {
         match step["type"].as_str()? {
-            // Other ways join a match with what is beside it.
+            // The other behaviors attach a match to its neighbours.
             "Split" if matches!(step["behavior"].as_str(), Some("Isolated" | "Removed")) => {
                 match (&step["pattern"]["String"], &step["pattern"]["Regex"]) {
                     (Value::String(text), _) if !text.is_empty() => Pattern::literal(text),
@@ -509,9 +511,8 @@ impl Words {
         }
     }
 
-    /// Returns the characters of both sides after the step; `None` if the step may depend on whether both
-    /// are there. Sets `is_edge` if one word surely ends and another begins: from there on, steps see each
-    /// side alone.
+    /// Returns both characters after the step, or `None` if the step may depend on the two being adjacent.
+    /// Sets `is_edge` if a word certainly ends between them; later steps then see the two sides separately.
     fn pass(&self, a: char, b: char, is_edge: &mut bool) -> Option<(char, char)> {
         match self {
             Self::Split(pattern) if !*is_edge => {
@@ -536,7 +537,7 @@ impl Words {
             }
             Self::Sign { sign, never, first, split } => {
                 let [a, b] = [a, b].map(|c| if c == ' ' { *sign } else { c });
-                // The first word of a text is known by its place.
+                // The step treats the first word of a text differently.
                 if !never && (!*is_edge || *first) && b != *sign {
                     return None;
                 }
@@ -567,7 +568,8 @@ mod tests {
     use crate::data::{LongText, Tokenizer};
     use serde_json::json;
 
-    /// Makes a tokenizer without words whose tokens cross a run of one letter at every place.
+    /// Creates a tokenizer without a pre-tokenizer. It has tokens for runs of `letter` up to length `run`, so
+    /// every position in a run is crossed by a token.
     fn tokenizer(letter: char, run: usize, added: &[(usize, bool)], normalizer: &Value) -> Bpe {
         let mut vocabulary: Vec<String> = (0..=255).map(|byte| character_of(byte).to_string()).collect();
         let mut merges = Vec::new();
@@ -595,7 +597,7 @@ mod tests {
         Bpe::from_json(file.to_string().as_bytes(), "t").unwrap()
     }
 
-    /// Returns the number of steps that it takes to cut a text in pieces, and the number of pieces.
+    /// Returns the number of steps that cutting a text takes, and the number of pieces.
     fn steps(bpe: &Bpe, text: &[u8]) -> (usize, usize) {
         let (steps, mut pieces) = (std::cell::Cell::new(0), 0);
         let mut long = LongText::new(text);
@@ -612,7 +614,7 @@ mod tests {
         (steps.get(), pieces)
     }
 
-    /// However long the tokens are, and however many stand at each place.
+    /// The cost is linear whatever the length of the tokens and the number of matches at each position.
     #[test]
     fn steps_go_with_the_bytes_of_a_text() {
         let ascii = json!({"type": "NFKC"});
@@ -637,14 +639,14 @@ mod tests {
         }
     }
 
-    /// Between letters that no token joins, a text is cut though there are no words.
+    /// A text without word boundaries is cut between letters that no token joins.
     #[test]
     fn a_text_without_words_is_cut_between_its_tokens() {
         let bpe = tokenizer('a', 31, &[(100, false), (70, true)], &json!({"type": "NFKC"}));
         let text = "aaaac".repeat(60_000);
         let (steps, pieces) = steps(&bpe, text.as_bytes());
         assert!(pieces > 3 && steps < text.len(), "{steps} steps, {pieces} pieces");
-        // What is not normalized here for sure keeps away as many bytes as the longest token has.
+        // The image of "é" is unknown, so cuts keep a distance of the longest token from it.
         let odd = format!("{}é{}", "aaaac".repeat(100), "aaaac".repeat(100));
         let place = bpe.last_cut(&odd.as_bytes()[..620]).unwrap();
         assert!(place < 500 - 70, "{place}");

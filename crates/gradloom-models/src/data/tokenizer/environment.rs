@@ -1,7 +1,7 @@
-//! The engine that templates run in, with what transformers gives them.
+//! Template engine with the filters, functions and methods that transformers provides.
 //!
-//! In: a template, and its variables. Out: a text, or the line and the reason. Always holds: a template ends
-//! within a bound of steps, reaches nothing else, and never ends the process.
+//! In: a template and its variables. Out: a text, or an error with its line number. Always holds: a template
+//! terminates within a limited number of steps, has access to nothing else, and never aborts the process.
 
 use super::jinja::{self, Fault};
 use super::python;
@@ -11,10 +11,10 @@ use minijinja::{Environment, Error, ErrorKind};
 use std::panic::{self, AssertUnwindSafe};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Steps that a template may take; one for a few messages takes some hundreds.
+/// Limit on the steps of a template. Rendering a few messages takes hundreds.
 const STEPS: u64 = 10_000_000;
 
-/// Renders a template with variables, at a time.
+/// Renders a template with the given variables and current time.
 pub(super) fn rendered(template: &str, variables: Value, now: SystemTime) -> Result<String, Fault> {
     caught(|| {
         let template = jinja::readable(template)?;
@@ -25,7 +25,7 @@ pub(super) fn rendered(template: &str, variables: Value, now: SystemTime) -> Res
     })
 }
 
-/// Returns the text of a template; a panic is a fault of it too, as a file from elsewhere must not end the
+/// Calls `make` and converts a panic into a template error, because an untrusted file must not crash the
 /// process.
 fn caught(make: impl FnOnce() -> Result<String, jinja::Fault>) -> Result<String, jinja::Fault> {
     panic::catch_unwind(AssertUnwindSafe(make)).unwrap_or_else(|panic| {
@@ -50,7 +50,7 @@ fn environment(now: SystemTime) -> Environment<'static> {
     environment.add_function("raise_exception", |message: String| -> Result<Value, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, message))
     });
-    // Before 1970 no template was written.
+    // No template predates 1970.
     let seconds = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     environment.add_function("strftime_now", move |format: String| python::date(seconds as i64, &format));
     environment

@@ -3,52 +3,52 @@
 use gradloom_runtime::regular_file::Refusal;
 use std::path::PathBuf;
 
-/// Reason why a tokenizer cannot be had, or text cannot be converted.
+/// An error that occurs when a tokenizer is loaded or used.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenizerError {
-    /// There is nothing of this name.
+    /// No file or folder exists at the path.
     #[error("{}: no such file or folder", .path.display())]
     Missing {
         /// The path as given.
         path: PathBuf,
     },
-    /// A folder without the files of a tokenizer.
+    /// The folder contains no tokenizer.
     #[error("{}: no tokenizer in this folder", .path.display())]
     NoTokenizer {
         /// The folder.
         path: PathBuf,
     },
-    /// The system would not let a file be read.
+    /// The operating system reported an error when a file was read.
     #[error("{}: cannot be read: {source}", .path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// The system's reason.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// A file that is damaged, or of another kind.
+    /// The file is malformed or of another kind.
     #[error("{name}: {reason}")]
     Malformed {
         /// The file.
         name: String,
-        /// The fault and its place.
+        /// The problem and its position.
         reason: String,
     },
-    /// JSON of another kind.
+    /// The file is JSON but not a tokenizer.json.
     #[error("{name}: it has no `model`: it is no tokenizer.json")]
     OtherJson {
         /// The file.
         name: String,
     },
-    /// A sound file of a kind that is not understood.
+    /// The file is valid but uses an unsupported feature.
     #[error("{name}: {what} is not supported")]
     Unsupported {
         /// The file.
         name: String,
-        /// The part of it.
+        /// The unsupported feature.
         what: String,
     },
-    /// Text that is not UTF-8, for a tokenizer that has no tokens for such bytes.
+    /// The text is not valid UTF-8 and the tokenizer has no token for the invalid byte.
     #[error(
         "{name} has no token for the byte {byte:#04x} at offset {offset} of the text, which is not UTF-8"
     )]
@@ -57,31 +57,31 @@ pub enum TokenizerError {
         name: String,
         /// The byte.
         byte: u8,
-        /// Bytes before it.
+        /// Offset of the byte in the text.
         offset: u64,
     },
-    /// A text that a tokenizer refuses.
+    /// The tokenizer cannot encode the text.
     #[error("{name} cannot encode the text: {reason}")]
     Encode {
         /// The tokenizer.
         name: String,
-        /// Its reason.
+        /// Reason reported by the tokenizer.
         reason: String,
     },
-    /// A text over which the crate that encodes it panics.
+    /// The `tokenizers` crate panicked while encoding the text.
     #[error("{name} cannot encode the text: the crate `tokenizers` panics: {reason}")]
     Panicked {
         /// The tokenizer.
         name: String,
-        /// The message of the panic.
+        /// The panic message.
         reason: String,
     },
-    /// A text that is too long to be encoded as a whole.
+    /// The text cannot be cut and is too long to be encoded whole.
     #[error("{name} cannot encode the text: {reason}")]
     Uncut {
         /// The tokenizer.
         name: String,
-        /// Bytes of the limit.
+        /// Description of the problem, including the limit.
         reason: String,
     },
     /// The tokenizer has no chat template.
@@ -90,22 +90,22 @@ pub enum TokenizerError {
         /// The tokenizer.
         name: String,
     },
-    /// A chat template that is malformed, or refuses the messages.
+    /// The chat template is malformed or rejects the messages.
     #[error("the chat template of {name}: {reason}")]
     Template {
         /// The tokenizer.
         name: String,
-        /// The problem, with its line.
+        /// The problem and its line.
         reason: String,
     },
-    /// A vocabulary of a size that cannot be trained.
+    /// A tokenizer with this vocabulary size cannot be trained.
     #[error("a vocabulary of {asked} tokens is not from {least} to {most}")]
     Size {
-        /// Tokens that were asked for.
+        /// Requested vocabulary size.
         asked: usize,
-        /// Fewest tokens: every byte and the end of a text.
+        /// Minimum size: one token for each byte and one for the end of a text.
         least: usize,
-        /// Most tokens.
+        /// Maximum size.
         most: usize,
     },
 }
@@ -143,7 +143,8 @@ impl TokenizerError {
         .to_string()
     }
 
-    /// Returns the error of a piece that begins so many bytes later.
+    /// Returns the error with its offset increased by `bytes`, for a piece that starts at that offset in the
+    /// text.
     #[must_use]
     pub fn later_by(mut self, bytes: u64) -> Self {
         if let Self::NoByte { offset, .. } = &mut self {

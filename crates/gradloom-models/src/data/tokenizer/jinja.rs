@@ -1,30 +1,32 @@
-//! Templates as minijinja reads them.
+//! Rewriting of templates for minijinja.
 //!
-//! In: a template of transformers. Out: one with the same text. Always holds: lines stay where they are;
-//! text, comments and raw blocks are left alone but for their ends of lines, which become those of Unix.
+//! In: a template for transformers. Out: an equivalent template for minijinja. Always holds: line numbers are
+//! preserved; text, comments and raw blocks are unchanged except that line endings become `\n`.
 //!
-//! minijinja knows neither the block `generation`, an extension by which transformers marks what a model
-//! wrote (its names are its own, as those of `with`), nor formats: `a % b` becomes a filter of `a`.
+//! minijinja supports neither the `generation` block, an extension with which transformers marks the
+//! assistant's output, nor `%` formatting. The rewritten `generation` is a `with` block, as its variables are
+//! local too, and `a % b` becomes a filter of `a`.
 
-/// The filter that stands for `%`.
+/// Filter that implements `%`.
 pub(super) const PERCENT: &str = "__percent__";
 
-/// The function that a loop calls with its items, to refuse what Python cannot go through.
+/// Function that checks a loop's items and rejects values that Python cannot iterate over.
 pub(super) const EACH: &str = "__each__";
 
-/// The filter that stands for `.` before the name of a method that is not called.
+/// Filter that implements `.` before the name of a method that is not called.
 pub(super) const ATTRIBUTE: &str = "__attribute__";
 
-/// The methods that Python finds in a dictionary before its keys.
+/// Methods that take precedence over the keys of a Python dictionary.
 const METHODS: [&str; 6] = ["items", "keys", "values", "get", "copy", "fromkeys"];
 
-/// A fault of a template: its line, and the reason.
+/// An error in a template: its line number and a description.
 pub(super) type Fault = (usize, String);
 
-/// Rewrites what minijinja does not read, or reads as Jinja does not.
+/// Rewrites everything that minijinja does not support or treats differently from Jinja.
 ///
 /// # Errors
-/// When the template has what only Jinja can do, or what Jinja refuses and minijinja would not.
+/// Returns an error if the template uses a feature that minijinja lacks, or one that Jinja rejects but
+/// minijinja would accept.
 pub(super) fn readable(template: &str) -> Result<String, Fault> {
     let template = template.replace("\r\n", "\n").replace('\r', "\n");
     let mut out = String::new();
@@ -52,15 +54,16 @@ pub(super) fn readable(template: &str) -> Result<String, Fault> {
     Ok(out)
 }
 
-/// The blocks that are open, from the outermost on.
+/// The open blocks, outermost first.
 ///
-/// minijinja leaves a loop by a jump that drops nothing of the blocks in between: frames of `with` stay and
-/// it panics, captures of `set` and `filter` stay and what follows is lost.
+/// minijinja implements `break` and `continue` as a jump that does not close the blocks inside the loop:
+/// frames of `with` remain open and cause a panic, and captures of `set` and `filter` remain open and lose
+/// the output that follows.
 #[derive(Default)]
 struct Blocks<'t>(Vec<&'t str>);
 
 impl<'t> Blocks<'t> {
-    /// Goes on by one tag, of whose tokens the first is its name.
+    /// Processes a tag. The first token is its name.
     fn go_on(&mut self, tokens: &[(usize, &'t str)]) -> Result<(), String> {
         let Some(&(_, name)) = tokens.first() else { return Ok(()) };
         match name {
@@ -68,7 +71,7 @@ impl<'t> Blocks<'t> {
             "for" | "if" | "with" | "set" | "filter" | "call" | "macro" | "generation" | "autoescape" => {
                 self.0.push(name);
             }
-            // What stands there is run after the loop.
+            // The `else` branch runs after the loop, not in it.
             "else" if self.0.last() == Some(&"for") => *self.0.last_mut().expect("looked at") = "else",
             "break" | "continue" => {
                 let mut inside =
@@ -91,7 +94,7 @@ impl<'t> Blocks<'t> {
     }
 }
 
-/// Returns the places of tokens that stand in no brackets.
+/// Returns the indices of the tokens that are not inside brackets.
 fn top_level(tokens: &[(usize, &str)]) -> impl Iterator<Item = usize> {
     let mut depth = 0usize;
     let places = tokens.iter().enumerate().filter_map(move |(place, (_, token))| {
@@ -106,7 +109,7 @@ fn top_level(tokens: &[(usize, &str)]) -> impl Iterator<Item = usize> {
     places.collect::<Vec<_>>().into_iter()
 }
 
-/// Returns the length of a raw block with its tags.
+/// Returns the length of a raw block including its tags, or `None` if the tag does not begin one.
 fn raw(tag: &str) -> Option<usize> {
     let is = |tag: &str, name: &str| {
         let inner = tag.strip_prefix("{%")?.trim_start_matches(['-', '+']).trim_start();
@@ -119,7 +122,7 @@ fn raw(tag: &str) -> Option<usize> {
     Some(ends.next().unwrap_or(tag.len()))
 }
 
-/// Writes a tag anew; returns its length.
+/// Appends a rewritten tag to `out` and returns the length of the original.
 fn rewritten<'t>(
     tag: &'t str,
     end: &str,
@@ -130,9 +133,9 @@ fn rewritten<'t>(
     if tag[..length].ends_with("+}}") {
         return Err("`+}}` ends no expression: Jinja knows `+%}` and `-}}`".to_string());
     }
-    // What is put at places of the tag, and bytes that it takes the place of.
+    // Replacements: position in the tag, number of bytes replaced, and new text.
     let mut changes: Vec<(usize, usize, String)> = Vec::new();
-    // A field of a namespace that is set is no attribute that is read.
+    // In `set namespace.field = ..`, the field is assigned rather than read.
     let is_set = end == "%}" && tokens.first().is_some_and(|token| token.1 == "set");
     let targets = top_level(&tokens).find(|&place| is_set && tokens[place].1 == "=").unwrap_or(0);
     for (place, &(at, text)) in tokens.iter().enumerate() {
@@ -172,7 +175,7 @@ fn rewritten<'t>(
     Ok(length)
 }
 
-/// Returns the changes by which an attribute of a method's name is asked for by [`ATTRIBUTE`].
+/// Returns the replacements by which an attribute with a method's name is accessed through [`ATTRIBUTE`].
 fn attribute(tokens: &[(usize, &str)], place: usize) -> Vec<(usize, usize, String)> {
     let Some(&(at, name)) = tokens.get(place + 1).filter(|token| METHODS.contains(&token.1)) else {
         return Vec::new();
@@ -187,8 +190,8 @@ fn attribute(tokens: &[(usize, &str)], place: usize) -> Vec<(usize, usize, Strin
     vec![(tokens[first].0, 0, "(".to_string()), (from, at + name.len() - from, filter)]
 }
 
-/// Returns the changes by which the values of a `with` do not see its names: all of Jinja's are made
-/// before.
+/// Returns the replacements that keep the values of a `with` from referring to its own variables: Jinja
+/// evaluates all values before it assigns any.
 fn apart(tag: &str, tokens: &[(usize, &str)]) -> Vec<(usize, usize, String)> {
     let top: Vec<usize> = top_level(tokens).collect();
     let signs = |sign: &'static str| top.iter().copied().filter(move |&place| tokens[place].1 == sign);
@@ -207,7 +210,7 @@ fn apart(tag: &str, tokens: &[(usize, &str)]) -> Vec<(usize, usize, String)> {
     changes
 }
 
-/// Returns the changes by which a loop asks [`EACH`] for its items.
+/// Returns the replacements that pass a loop's items through [`EACH`].
 fn each(tokens: &[(usize, &str)]) -> Vec<(usize, usize, String)> {
     let mut top = top_level(tokens).skip_while(|&place| tokens[place].1 != "in");
     let Some(first) = top.next().map(|place| place + 1).filter(|&first| first < tokens.len()) else {
@@ -218,7 +221,7 @@ fn each(tokens: &[(usize, &str)]) -> Vec<(usize, usize, String)> {
     vec![(tokens[first].0, 0, format!("{EACH}((")), (at + last.len(), 0, "))".to_string())]
 }
 
-/// Converts a string's escapes from Python's to minijinja's.
+/// Converts the escapes of a string literal from Python's syntax to minijinja's.
 fn escapes(text: &str) -> Result<String, String> {
     let (mut out, mut rest, mut lines) = (String::new(), text, 0);
     while let Some(at) = rest.find('\\') {
@@ -240,9 +243,9 @@ fn escapes(text: &str) -> Result<String, String> {
             'a' => out.push_str("\\u0007"),
             'v' => out.push_str("\\u000b"),
             '/' => out.push_str("\\\\/"),
-            // The line goes on, and the tag has as many.
+            // The string continues on the next line; the newline is added after it to keep line numbers.
             '\n' => lines += 1,
-            // Jinja escapes these before it looks.
+            // Jinja replaces non-ASCII characters by escapes before it decodes the string.
             '\u{80}'.. => out.push_str(&match u32::from(kind) {
                 code @ ..0x100 => format!("\\\\x{code:02x}"),
                 code @ ..0x10000 => format!("\\\\u{code:04x}"),
@@ -255,7 +258,7 @@ fn escapes(text: &str) -> Result<String, String> {
     Ok(out + rest + &"\n".repeat(lines))
 }
 
-/// Returns the words, numbers, strings and signs of a tag with their places, and the length of the tag.
+/// Returns the words, numbers, strings and operators of a tag with their positions, and the tag's length.
 fn tokens<'t>(tag: &'t str, end: &str) -> (Vec<(usize, &'t str)>, usize) {
     let (mut tokens, mut at, mut depth) = (Vec::new(), 2, 0usize);
     if tag[at..].starts_with(['-', '+']) {
@@ -287,7 +290,7 @@ fn tokens<'t>(tag: &'t str, end: &str) -> (Vec<(usize, &'t str)>, usize) {
     (tokens, tag.len())
 }
 
-/// Returns the length of a string with its quotes.
+/// Returns the length of a string literal including its quotes.
 fn quoted(text: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -301,7 +304,7 @@ fn quoted(text: &str, quote: char) -> usize {
     text.len()
 }
 
-/// Returns true for a token that can end an operand.
+/// Returns `true` if a token can end an operand.
 fn is_end(token: &str) -> bool {
     let words = ["and", "or", "not", "in", "is", "if", "else", "elif", "set", "for", "with"];
     match token.chars().next() {
@@ -311,8 +314,8 @@ fn is_end(token: &str) -> bool {
     }
 }
 
-/// Returns true where the operand before a place belongs to a product that a filter of it alone would
-/// change.
+/// Returns `true` if the operand before `place` is a factor of a product or has a sign, so a filter would
+/// apply to only part of the left operand.
 fn is_factor(tokens: &[(usize, &str)], place: usize) -> bool {
     let mut first = start(tokens, place - 1);
     while first > 1 && tokens[first - 1].1 == "|" {
@@ -325,11 +328,11 @@ fn is_factor(tokens: &[(usize, &str)], place: usize) -> bool {
     }
 }
 
-/// Returns the first token of the expression that ends at a place, with all calls, indices and attributes,
-/// but no filters.
+/// Returns the first token of the expression that ends at `at`, including calls, subscripts and attributes
+/// but excluding filters.
 fn start(tokens: &[(usize, &str)], mut at: usize) -> usize {
     loop {
-        // Back over what is in brackets.
+        // Skip backwards to the matching bracket.
         let mut depth = 0;
         loop {
             match tokens[at].1 {
@@ -345,14 +348,14 @@ fn start(tokens: &[(usize, &str)], mut at: usize) -> usize {
         let is_bracket = matches!(tokens[at].1, "(" | "[");
         match at.checked_sub(1).map(|before| tokens[before].1) {
             Some(".") if at > 1 => at -= 2,
-            // A call or an index of what is before it.
+            // The bracket is a call or subscript of the preceding operand.
             Some(before) if is_bracket && is_end(before) => at -= 1,
             _ => return at,
         }
     }
 }
 
-/// Returns the last token of the operand that begins at a place.
+/// Returns the last token of the operand that begins at `at`.
 fn operand(tokens: &[(usize, &str)], mut at: usize) -> usize {
     let is = |at: usize, signs: &[&str]| tokens.get(at).is_some_and(|(_, token)| signs.contains(token));
     while is(at, &["-", "+"]) {
