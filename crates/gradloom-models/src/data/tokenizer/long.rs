@@ -1,25 +1,25 @@
 //! Long texts in pieces that are encoded one by one.
 //!
-//! In: a reader, and the places at which a tokenizer lets a text be cut. Out: pieces of some 64 KiB. Always
-//! holds: the pieces are the text, and the ids of the pieces are those of the whole; a piece is as long as
-//! that takes.
+//! In: a reader, and the positions at which the tokenizer allows a cut. Out: pieces of about 64 KiB. Always
+//! holds: the pieces are the whole text, and their ids are those of the whole text; a piece grows until it
+//! can be cut.
 
 use super::Start;
 use std::io::{self, Read};
 
-/// Bytes that are read at once, at least.
+/// Minimum size of a read in bytes.
 const BLOCK: usize = 64 << 10;
-/// Most bytes of a piece.
+/// Maximum size of a piece in bytes.
 const LONGEST: usize = 1 << 28;
 
-/// A text of any length, of which at most a piece is in memory.
+/// A text of any length, read piece by piece.
 #[derive(Debug)]
 pub struct LongText<R> {
     from: R,
     buffer: Vec<u8>,
-    /// Bytes of the buffer that were handed out.
+    /// Number of bytes in the buffer that were already returned.
     given: usize,
-    /// Size of the reads, and of the longest piece.
+    /// Minimum size of a read, and maximum size of a piece.
     block: usize,
     longest: usize,
     start: Start,
@@ -27,23 +27,23 @@ pub struct LongText<R> {
 }
 
 impl<R: Read> LongText<R> {
-    /// Makes the text that a reader gives.
+    /// Creates a text from a reader.
     pub fn new(from: R) -> Self {
         Self::with_sizes(from, BLOCK, LONGEST)
     }
 
-    /// Makes a text that continues another one, which was cut as by [`LongText::cut`].
+    /// Creates a text that continues another one, split as by [`LongText::cut`].
     pub fn within(from: R) -> Self {
         Self { start: Start::Within, ..Self::new(from) }
     }
 
-    /// Returns the best place to cut a text in two, which are then separate texts: the last one before a
-    /// word, or between two characters.
+    /// Returns the best position to split a text into two separate texts: the last position before a word, or
+    /// otherwise the last one between two characters.
     pub fn cut(text: &[u8]) -> usize {
         last_cut(text).unwrap_or_else(|| between_characters(text, text.len().saturating_sub(1)))
     }
 
-    /// Makes the text that a reader gives, read and cut in blocks of so many bytes, at least 1.
+    /// Creates a text that is read and cut in blocks of `block` bytes, at least 1.
     pub fn with_block(from: R, block: usize) -> Self {
         Self::with_sizes(from, block.max(1), LONGEST)
     }
@@ -53,17 +53,18 @@ impl<R: Read> LongText<R> {
         Self { from, buffer, given: 0, block, longest, start: Start::Text, ended: false }
     }
 
-    /// Returns the next piece, which is not empty, and where it begins; `None` at the end. `last_cut` is
+    /// Returns the next non-empty piece and its position, or `None` at the end. `last_cut` is
     /// [`Tokenizer::last_cut`](super::Tokenizer::last_cut).
     ///
     /// # Errors
-    /// The reader's; of the kind `InvalidData`, when the text cannot be cut for 256 MiB.
+    /// Returns an error if the reader fails, or one of kind `InvalidData` if the text cannot be cut within
+    /// 256 MiB.
     pub fn next(&mut self, last_cut: &dyn Fn(&[u8]) -> Option<usize>) -> io::Result<Option<(&[u8], Start)>> {
         self.buffer.drain(..self.given);
         self.given = 0;
         let piece = loop {
             if !self.ended {
-                // What was searched in vain is searched again once for each time that it doubles.
+                // Doubling the buffer after each failed search keeps the total cost of searching linear.
                 let wanted = self.block.max(self.buffer.len());
                 let read = (&mut self.from).take(wanted as u64).read_to_end(&mut self.buffer)?;
                 self.ended = read < wanted;
@@ -89,7 +90,7 @@ impl<R: Read> LongText<R> {
     }
 }
 
-/// Returns the last place before which a word ends and after which one begins.
+/// Returns the last position before a space or newline that separates two words.
 fn last_cut(text: &[u8]) -> Option<usize> {
     let is_place = |w: &[u8]| {
         matches!(w[1], b' ' | b'\n') && w[0].is_ascii_alphanumeric() && w[2].is_ascii_alphanumeric()
@@ -97,9 +98,9 @@ fn last_cut(text: &[u8]) -> Option<usize> {
     text.windows(3).rposition(is_place).map(|before| before + 1)
 }
 
-/// Returns the last place up to `at` that is not within a UTF-8 character.
+/// Returns the last position up to `at` that is not inside a UTF-8 character.
 fn between_characters(text: &[u8], at: usize) -> usize {
-    // A character has at most three bytes that go on from another one.
+    // A character has at most three continuation bytes.
     let goes_on = |place: &usize| text.get(*place).is_some_and(|byte| byte & 0xc0 == 0x80);
     (at.saturating_sub(3).max(1)..=at).rev().find(|place| !goes_on(place)).unwrap_or(at)
 }
@@ -135,7 +136,7 @@ mod tests {
         assert_eq!(pieces(text, 8, &|_| None), [text]);
     }
 
-    /// A text without places is searched as often as its length doubles, and up to a limit.
+    /// A text that cannot be cut is searched once per doubling of its length, up to the limit.
     #[test]
     fn a_text_that_cannot_be_cut_takes_time_by_its_length() {
         let searched = std::cell::Cell::new(0);

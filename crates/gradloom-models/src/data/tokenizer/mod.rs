@@ -1,8 +1,8 @@
-//! Conversion of text to token numbers and back.
+//! Conversion between text and token ids.
 //!
-//! In: text; a tokenizer's files. Out: ids, and the bytes of ids. Always holds: the bytes of the ids of a
-//! text, one after the other, are that text, so text can be written token by token. The only exception is a
-//! tokenizer file with a normalizer that changes the text.
+//! In: text; a tokenizer's files. Out: ids, and the bytes of ids. Always holds: concatenating the bytes of a
+//! text's ids yields the text, so it can be decoded token by token. The only exception is a tokenizer with a
+//! normalizer that changes the text.
 
 mod beside;
 mod bpe;
@@ -31,47 +31,48 @@ pub use long::LongText;
 pub use open::Vocabulary;
 pub use special::Roles;
 
-/// Turns text into tokens and tokens into text.
+/// Conversion between text and tokens.
 ///
-/// Decoding the tokens of a text gives that text, byte for byte, if the tokenizer has no normalizer.
+/// Decoding the tokens of a text yields the same text, byte for byte, unless the tokenizer has a normalizer.
 pub trait Tokenizer: Send + Sync {
-    /// Returns the name in messages: `bytes`, or the file that it came from.
+    /// Returns the name used in messages: `bytes`, or the name of the tokenizer's file.
     fn name(&self) -> &str;
 
-    /// Returns the number of different tokens: ids are `0..vocabulary`.
+    /// Returns the size of the vocabulary. Ids are in `0..vocabulary`.
     fn vocabulary(&self) -> usize;
 
-    /// Appends the ids of a piece of text. Special tokens that are spelt out in it are found; none is added.
+    /// Appends the ids of a piece of text. Special tokens that the piece spells out are recognized; none are
+    /// added.
     ///
     /// # Errors
-    /// When the piece has what no token stands for.
+    /// Returns an error if the piece contains text that no token represents.
     fn encode_piece(&self, piece: &[u8], start: Start, ids: &mut Vec<i32>) -> Result<(), TokenizerError>;
 
-    /// Appends the bytes of one token, as it stands within a text; an id outside the vocabulary has none.
+    /// Appends the bytes of a token inside a text. An id outside the vocabulary has no bytes.
     fn decode(&self, token: i32, bytes: &mut Vec<u8>);
 
-    /// Returns the last place at which a text that may go on can be cut: the ids of the part before it and
-    /// of the part behind it ([`Start::Within`]) are those of the whole.
+    /// Returns the last position at which a text that may continue can be cut: the ids of the part before it
+    /// and of the part after it ([`Start::Within`]) are together those of the whole text.
     fn last_cut(&self, text: &[u8]) -> Option<usize>;
 
-    /// Returns whether encoding puts a space before a text, as SentencePiece's vocabularies do; decoding a
-    /// whole text removes it again.
+    /// Returns `true` if encoding inserts a space before a text, as SentencePiece does. Decoding a whole text
+    /// removes it.
     fn adds_a_space(&self) -> bool {
         false
     }
 
-    /// Returns the token between one document and the next, and after the last one; `None` if there is
-    /// none.
+    /// Returns the token that separates documents and follows the last one, if there is one.
     fn end_of_text(&self) -> Option<i32> {
         None
     }
 
-    /// Returns the token that a model's texts begin with, if the tokenizer puts one before them.
+    /// Returns the token that the tokenizer adds at the beginning of a text, if any.
     fn beginning(&self) -> Option<i32> {
         None
     }
 
-    /// Returns whether a token is a control token, such as the end of a text, which readers do not see.
+    /// Returns `true` if a token is a control token, such as the end of a text, which is not shown to
+    /// readers.
     fn is_special(&self, token: i32) -> bool {
         Some(token) == self.end_of_text()
     }
@@ -79,7 +80,8 @@ pub trait Tokenizer: Send + Sync {
     /// Returns the ids of a whole text of any length.
     ///
     /// # Errors
-    /// As [`Tokenizer::encode_piece`]; the offset is that in the text.
+    /// Returns an error in the same cases as [`Tokenizer::encode_piece`], with the offset in the whole text,
+    /// and if the text cannot be cut into pieces.
     fn encode(&self, text: &[u8]) -> Result<Vec<i32>, TokenizerError> {
         let (mut ids, mut pieces) = (Vec::new(), LongText::new(text));
         let mut offset = 0;
@@ -95,12 +97,11 @@ pub trait Tokenizer: Send + Sync {
         Ok(ids)
     }
 
-    /// Ids of a text that a model is to go on with: as [`Tokenizer::encode`], after
-    /// [`Tokenizer::beginning`]. A model needs something to stand on: an empty text without a token to begin
-    /// with is a new line.
+    /// Returns the ids of a prompt: [`Tokenizer::beginning`], if any, followed by the encoded text. An empty
+    /// text without a beginning token is encoded as a newline because a model needs at least one token.
     ///
     /// # Errors
-    /// As [`Tokenizer::encode`].
+    /// Returns an error in the same cases as [`Tokenizer::encode`].
     fn prompt(&self, text: &[u8]) -> Result<Vec<i32>, TokenizerError> {
         match self.beginning() {
             Some(first) => Ok([vec![first], self.encode(text)?].concat()),
@@ -109,7 +110,7 @@ pub trait Tokenizer: Send + Sync {
         }
     }
 
-    /// Returns the text of ids, from its beginning.
+    /// Returns the text of a sequence of ids that starts at the beginning of a text.
     fn decode_all(&self, ids: &[i32]) -> Vec<u8> {
         let mut bytes = Vec::new();
         ids.iter().for_each(|&id| self.decode(id, &mut bytes));

@@ -1,7 +1,7 @@
-//! Tokenizers from files and from lists in memory.
+//! Loading of tokenizers from files and from lists in memory.
 //!
-//! In: a path, or tokens with merges. Out: [`Bpe`]. Always holds: all ways lead through the text of a
-//! tokenizer.json, so what holds of one holds of every other.
+//! In: a path, or tokens with merges. Out: [`Bpe`]. Always holds: every tokenizer is converted to a
+//! tokenizer.json first, so the same guarantees apply to all of them.
 
 use super::beside::Beside;
 use super::{Bpe, Roles, TokenizerError, scores as by_score};
@@ -10,10 +10,10 @@ use serde_json::{Map, Value, json};
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Most bytes of a tokenizer's file; those of vocabularies of 256,000 tokens have some 30 million.
+/// Maximum size of a tokenizer's file in bytes. Files of vocabularies of 256,000 tokens have about 30 MB.
 const LARGEST: u64 = 1 << 28;
 
-/// Reads a file, if it is there.
+/// Reads a file, or returns `None` if it does not exist.
 pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, TokenizerError> {
     match regular_file::read(path, LARGEST) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -22,42 +22,46 @@ pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, TokenizerError> {
     }
 }
 
-/// The tokens of a byte-pair encoding and their properties, as a GGUF file has them.
+/// The tokens and properties of a byte-pair encoding, as stored in a GGUF file.
 #[derive(Clone, Debug, Default)]
 pub struct Vocabulary {
-    /// The tokens; the index of each is its id.
+    /// The tokens, indexed by id.
     pub tokens: Vec<String>,
-    /// Pairs with a space between them, the earliest merged first.
+    /// Pairs of tokens separated by a space, in the order in which they are merged.
     pub merges: Vec<String>,
-    /// For SentencePiece's encodings: the score of each token, from which merges follow; empty for those over
+    /// Score of each token, from which SentencePiece encodings derive their merges. Empty for encodings over
     /// bytes.
     pub scores: Vec<f32>,
     /// Ids of control tokens.
     pub special: Vec<i32>,
-    /// Ids of other tokens that are found in a text before it is split into words.
+    /// Ids of other tokens that are recognized before a text is split into words.
     pub added: Vec<i32>,
-    /// Regular expressions that split a text into words, each of which splits the parts that those before
-    /// it left; none for GPT-2's.
+    /// Regular expressions that split a text into words, applied one after the other to the parts that
+    /// result. Empty for GPT-2's pattern.
     pub words: Vec<String>,
-    /// True if a word that is a token is encoded as that token, whatever the merges, as in Llama 3.
+    /// True if a word that is a token is always encoded as that token, even if merges would not produce it,
+    /// as in Llama 3.
     pub whole_words: bool,
-    /// True if [`Roles::bos`] is put before a text that is encoded with
-    /// [`SpecialTokens::Added`](super::SpecialTokens::Added).
+    /// True if [`SpecialTokens::Added`](super::SpecialTokens::Added) adds [`Roles::bos`] at the beginning of
+    /// a text.
     pub begins_with_bos: bool,
-    /// For SentencePiece's encodings: true if no space is put before a text.
+    /// For SentencePiece encodings, true if no space is inserted before a text.
     pub starts_plain: bool,
-    /// Tokens with a role.
+    /// Tokens that have a role.
     pub roles: Roles,
 }
 
 impl Bpe {
-    /// Opens a folder with a tokenizer.json or with GPT-2's `vocab.json` and `merges.txt`, as `AutoTokenizer`
-    /// of transformers does: tokens, roles and the chat template come from the files beside it, too
-    /// (`tokenizer_config.json`, `special_tokens_map.json`, `added_tokens.json`, `chat_template.jinja`).
-    /// Or opens a tokenizer.json: its tokens are those in the file, and the roles come from beside it.
+    /// Opens a tokenizer.
+    ///
+    /// A folder contains a tokenizer.json or GPT-2's `vocab.json` and `merges.txt`. As in `AutoTokenizer` of
+    /// transformers, further tokens, roles and the chat template come from `tokenizer_config.json`,
+    /// `special_tokens_map.json`, `added_tokens.json` and `chat_template.jinja` in the folder. If the path
+    /// leads to a tokenizer.json itself, its tokens are those in the file, and only the roles come from the
+    /// other files in its folder.
     ///
     /// # Errors
-    /// When there is none, a file cannot be read, is damaged, or is of another kind.
+    /// Returns an error if there is no tokenizer, or a file cannot be read, is malformed, or is unsupported.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, TokenizerError> {
         Self::open_path(path.as_ref())
     }
@@ -101,10 +105,10 @@ impl Bpe {
         Ok(Self::from_value(&value, &name)?.with_roles(roles))
     }
 
-    /// Makes a tokenizer of tokens and merges; `name` names it in messages.
+    /// Creates a tokenizer from tokens and merges. Error messages refer to it as `name`.
     ///
     /// # Errors
-    /// When an id names no token, or a merge is not of the tokens.
+    /// Returns an error if an id is out of range, or a merge involves text that is not a token.
     pub fn from_vocabulary(vocabulary: &Vocabulary, name: &str) -> Result<Self, TokenizerError> {
         let malformed = |reason: String| TokenizerError::Malformed { name: name.to_string(), reason };
         let Vocabulary {
@@ -121,7 +125,7 @@ impl Bpe {
         } = vocabulary;
         let ids: Map<String, Value> =
             tokens.iter().zip(0..).map(|(token, id)| (token.clone(), json!(id))).collect();
-        // Of equal tokens, the last one is found in a text, as llama.cpp has it; others are written alike.
+        // As in llama.cpp, encoding produces the last of several equal tokens, and all of them decode alike.
         let of_text = |id: usize| ids[&tokens[id]].as_u64().map_or(id, |id| id as usize);
         let equal: Vec<(usize, usize)> =
             (0..tokens.len()).map(|id| (id, of_text(id))).filter(|(id, of)| id != of).collect();
@@ -199,7 +203,7 @@ pub(super) fn over_bytes(
     })
 }
 
-/// Returns a tokenizer.json of an encoding over characters, with bytes for the others, such as Llama 2's.
+/// Returns a tokenizer.json of an encoding over characters with byte fallback, such as Llama 2's.
 fn sentence_piece(
     tokens: Map<String, Value>,
     merges: Vec<Value>,

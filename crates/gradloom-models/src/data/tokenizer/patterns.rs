@@ -1,8 +1,8 @@
-//! Two characters side by side, as a regular expression reads them.
+//! Static analysis of how a regular expression can match two adjacent characters.
 //!
-//! In: a pattern as the crate `fancy-regex` reads it, and two characters. Out: [`Reads`]. Always holds: what
-//! is not understood (a look behind, an anchor, a reference back) is no [`Pattern`], and where a repetition,
-//! a choice or an assertion may go two ways, both are taken.
+//! In: a pattern in the syntax of the `fancy-regex` crate, and two characters. Out: [`Reads`]. Always holds:
+//! an unsupported construct (lookbehind, anchor, backreference) yields no [`Pattern`], and if a repetition,
+//! alternation or assertion has several possible paths, the analysis covers all of them.
 
 use fancy_regex::{Expr, LookAround};
 use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, HirKind};
@@ -10,17 +10,17 @@ use std::collections::HashMap;
 use std::str::from_utf8;
 use std::sync::Arc;
 
-/// Most bytes of a pattern: twenty times those of published tokenizers. Each pair of characters is tried in
-/// all of it.
+/// Maximum length of a pattern in bytes, twenty times that of published tokenizers. Every pair of characters
+/// is evaluated against the whole pattern.
 const LONGEST: usize = 1 << 13;
 
-/// A regular expression whose matches depend on what they read alone.
+/// A regular expression whose matches depend only on the characters that it reads.
 #[derive(Debug)]
 pub(super) struct Pattern(Node);
 
 #[derive(Debug)]
 enum Node {
-    /// A character of a class.
+    /// A single character of a class.
     One(Arc<ClassUnicode>),
     Then(Vec<Node>),
     Or(Vec<Node>),
@@ -29,29 +29,30 @@ enum Node {
         least: usize,
         most: usize,
     },
-    /// A look at what follows, which the match does not take.
+    /// A lookahead.
     Ahead(Box<Node>),
-    /// A part that gives nothing back once it has matched.
+    /// An atomic group.
     Whole(Box<Node>),
 }
 
-/// The ways of a pattern with a text that has the characters `a` and `b` side by side.
+/// The ways in which a pattern can match a text in which `a` and `b` are adjacent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reads {
-    /// It can match nothing.
+    /// True if it can match the empty string.
     pub(super) empty: bool,
-    /// It can read `b` right after `a`, so that the end of a text between them would be noticed.
+    /// True if it can read `b` directly after `a`, so that an end of the text between them could change the
+    /// match.
     pub(super) both: bool,
-    /// It surely matches where `a`, or `b`, stands, whatever is around it.
+    /// True if it certainly matches at `a`, or at `b`, whatever the context.
     pub(super) alone: [bool; 2],
-    /// `a`, or `b`, can be read by it at all.
+    /// True if it can read `a`, or `b`, at all.
     pub(super) has: [bool; 2],
-    /// The first character that it reads can be `b`, and the last one that it takes `a`.
+    /// True if the first character that it reads can be `b`, and if the last one that it consumes can be `a`.
     begins: bool,
     ends: bool,
-    /// The first character that it takes can be `a`, or `b`.
+    /// True if the first character that it consumes can be `a`, or `b`.
     takes: [bool; 2],
-    /// It surely matches nothing where `a`, or `b`, stands.
+    /// True if it certainly matches the empty string at `a`, or at `b`.
     free: [bool; 2],
 }
 
@@ -104,7 +105,7 @@ impl Reads {
 }
 
 impl Pattern {
-    /// Reads a regular expression; `None` for one that is not understood.
+    /// Parses a regular expression. Returns `None` if it is too long or contains an unsupported construct.
     pub(super) fn new(text: &str) -> Option<Self> {
         if text.len() > LONGEST {
             return None;
@@ -112,18 +113,18 @@ impl Pattern {
         Classes::default().node(&Expr::parse_tree(text).ok()?.expr).map(Self)
     }
 
-    /// Reads a pattern that is text.
+    /// Creates a pattern that matches a literal string.
     pub(super) fn literal(text: &str) -> Option<Self> {
         (text.len() <= LONGEST).then(|| Classes::default().text(text, false)).flatten().map(Self)
     }
 
-    /// Tells what the pattern can do with two characters that stand side by side.
+    /// Returns the ways in which the pattern can match two adjacent characters.
     pub(super) fn reads(&self, a: char, b: char) -> Reads {
         self.0.reads(a, b)
     }
 }
 
-/// The classes of a pattern, by their text and whether they ignore case: equal ones are made once.
+/// Character classes by pattern and case sensitivity. Equal classes are compiled once.
 #[derive(Default)]
 struct Classes(HashMap<(String, bool), Arc<ClassUnicode>>);
 
@@ -187,12 +188,11 @@ impl Classes {
     }
 }
 
-/// Returns the class of one character.
 fn single(c: char) -> ClassUnicode {
     ClassUnicode::new([ClassUnicodeRange::new(c, c)])
 }
 
-/// Returns whether a class has a character.
+/// Returns `true` if a class contains a character.
 fn has(class: &ClassUnicode, c: char) -> bool {
     let ranges = class.ranges();
     ranges.get(ranges.partition_point(|range| range.end() < c)).is_some_and(|range| range.start() <= c)
@@ -242,8 +242,9 @@ mod tests {
         Pattern::new(pattern).unwrap_or_else(|| panic!("{pattern}")).reads(a, b)
     }
 
-    /// Of every pattern, pair and short text: a match that takes both, or one that the end of the text
-    /// between them changes, was said to be possible; and what was said to match matches.
+    /// Checks every pattern, pair and short text: every match that contains both characters, or that an end
+    /// of the text between them changes, was reported as possible; and every match reported as certain
+    /// occurs.
     #[test]
     fn what_is_said_holds_of_every_short_text() {
         let patterns = [
@@ -308,7 +309,7 @@ mod tests {
             assert!(Pattern::new(pattern).is_none(), "{pattern}");
         }
     }
-    /// Every class of such patterns has the characters that it matches alone.
+    /// Checks that a class contains exactly the characters that it matches.
     #[test]
     fn classes_have_the_characters_that_they_match() {
         let classes = [
@@ -343,8 +344,8 @@ mod tests {
         }
     }
 
-    /// The classes that are made are those that differ, and a pattern that is far longer than any model's is
-    /// not understood.
+    /// Checks that equal classes are compiled once, and that a pattern far longer than any model's is
+    /// rejected.
     #[test]
     fn equal_classes_are_made_once() {
         let made = |pattern: &str| {

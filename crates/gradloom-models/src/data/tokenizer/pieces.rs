@@ -1,30 +1,30 @@
-//! The bytes that each token of a vocabulary stands for.
+//! The bytes of each token in a vocabulary.
 //!
-//! In: the `decoder` of a tokenizer.json, and tokens as the file spells them. Out: bytes. Always holds: a
-//! token's bytes do not depend on its neighbours, so that text can be written token by token; what depends on
-//! them, the space before a whole text, is [`super::Tokenizer::adds_a_space`].
+//! In: the `decoder` of a tokenizer.json, and tokens as spelt in the file. Out: bytes. Always holds: a
+//! token's bytes do not depend on its neighbours, so text can be decoded token by token. The only
+//! context-dependent part, the space before a whole text, is handled by [`super::Tokenizer::adds_a_space`].
 
 use serde_json::Value;
 
 /// Spelling of bytes in a vocabulary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spelling {
-    /// One character for each byte, as in GPT-2.
+    /// One character per byte, as in GPT-2.
     Bytes,
-    /// Text with a sign for the space, and `<0x0A>` for a byte, as SentencePiece has it.
+    /// Text with a placeholder for the space and `<0x0A>` for a byte, as in SentencePiece.
     Text {
-        /// Sign for the space.
+        /// Placeholder for the space.
         space: char,
-        /// True if a space at the beginning of a whole text was put there by encoding.
+        /// True if decoding removes the space that encoding inserted before a whole text.
         strips: bool,
     },
 }
 
-/// The sign of SentencePiece for a space.
+/// SentencePiece's placeholder for a space.
 pub(super) const SPACE: char = '▁';
 
 impl Spelling {
-    /// Returns the spelling of a decoder; otherwise, the part of it that is not supported.
+    /// Returns the spelling that a decoder implies, or the name of its unsupported component.
     pub(super) fn of(decoder: &Value) -> Result<Self, String> {
         let kind = |step: &Value| step["type"].as_str().unwrap_or("none").to_string();
         let steps = match decoder["decoders"].as_array() {
@@ -72,7 +72,7 @@ impl Spelling {
         }
     }
 
-    /// Returns the sign for a space.
+    /// Returns the placeholder for a space.
     pub(super) fn space(self) -> char {
         match self {
             Self::Bytes => character_of(b' '),
@@ -80,7 +80,7 @@ impl Spelling {
         }
     }
 
-    /// Returns a text in which signs for spaces are replaced by spaces.
+    /// Replaces the placeholders in a text by spaces.
     pub(super) fn spaced(self, text: &str) -> String {
         match self {
             Self::Bytes => text.to_string(),
@@ -88,7 +88,7 @@ impl Spelling {
         }
     }
 
-    /// Returns the token of a single byte.
+    /// Returns the token that represents a single byte.
     pub(super) fn token_of(self, byte: u8) -> String {
         match self {
             Self::Bytes => character_of(byte).to_string(),
@@ -97,20 +97,21 @@ impl Spelling {
     }
 }
 
-/// Returns the byte of `<0x0A>`.
+/// Parses a token such as `<0x0A>` as a byte.
 fn hexadecimal(token: &str) -> Option<u8> {
     let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
     let is_plain = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     is_plain.then(|| u8::from_str_radix(digits, 16).ok()).flatten()
 }
 
-/// Returns whether a byte stands for itself in GPT-2's spelling: the visible characters of Latin-1.
+/// Returns `true` if GPT-2 represents a byte by the same Latin-1 character, which is the case for visible
+/// ones.
 fn is_visible(byte: u8) -> bool {
     matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff)
 }
 
-/// Returns GPT-2's character for a byte (Radford et al., 2019, `bytes_to_unicode` of their encoder): the
-/// byte itself if it is visible; the others, in their order, are the characters from U+0100 on.
+/// Returns GPT-2's character for a byte (`bytes_to_unicode` in the encoder of Radford et al., 2019). Visible
+/// bytes represent themselves; the others map, in order, to the characters from U+0100 on.
 pub(super) fn character_of(byte: u8) -> char {
     if is_visible(byte) {
         return char::from(byte);
@@ -119,7 +120,7 @@ pub(super) fn character_of(byte: u8) -> char {
     char::from_u32(0x100 + before as u32).expect("below the surrogates")
 }
 
-/// Returns the byte that such a character stands for; `None` if it stands for none.
+/// Returns the byte that a GPT-2 character represents.
 fn byte_of(character: char) -> Option<u8> {
     match u32::from(character) {
         code @ 0..=0xff => u8::try_from(code).ok().filter(|&byte| is_visible(byte)),
@@ -140,7 +141,8 @@ mod tests {
                 assert_eq!(spelling.bytes(&spelling.token_of(byte)), [byte]);
             }
         }
-        // As GPT-2's vocabulary has them: the space, the line feed, the soft hyphen, the last one.
+        // Characters in GPT-2's vocabulary: space, line feed, soft hyphen, and the first and the last mapped
+        // byte.
         assert_eq!([b' ', b'\n', 0xad, 0x00].map(character_of), ['Ġ', 'Ċ', 'Ń', 'Ā']);
         assert_eq!([' ', '\u{144}', '文', '\u{ad}'].map(byte_of), [None; 4]);
     }
