@@ -1,18 +1,19 @@
-//! The merges of a vocabulary with scores.
+//! Merges of a vocabulary with scores.
 //!
-//! In: tokens and scores. Out: pairs of tokens in the order in which they merge. Always holds: time and
-//! memory grow with the bytes of the tokens; merges whose text does not, as those of a token that is one
-//! letter a thousand times, are refused.
+//! In: tokens and scores. Out: pairs of tokens in merge order. Always holds: time and memory are linear in
+//! the bytes of the tokens. Vocabularies whose merges need more text than that, such as one with all
+//! repetitions of a letter up to a thousand, are rejected.
 
-/// Bytes of the tokens of all merges for each byte of the tokens, and as many for small vocabularies.
+/// Limit on the total size of the merges in bytes: a constant plus a multiple of the size of all tokens.
 const MOST_FOR_A_BYTE: usize = 16;
 const MOST_FOR_FEW: usize = 16 << 20;
 
-/// Finds every way to make a token of two others, that of the highest score first, as SentencePiece merges
-/// (Kudo and Richardson, 2018). Equal scores: the longer left one first. Tokens differ from each other.
+/// Finds all ways to compose a token from two others, in the order in which SentencePiece merges them: by
+/// descending score, then by descending length of the left token (Kudo and Richardson, 2018). Tokens must be
+/// distinct.
 ///
 /// # Errors
-/// When the merges, written out, are far longer than the tokens.
+/// Returns an error if the merges, written out, are far longer than the tokens.
 pub(super) fn merges<'t>(tokens: &'t [String], scores: &[f32]) -> Result<Vec<(&'t str, &'t str)>, String> {
     let (mut found, _) = splits(tokens);
     let bytes = |id: usize| tokens[id].len();
@@ -29,7 +30,7 @@ pub(super) fn merges<'t>(tokens: &'t [String], scores: &[f32]) -> Result<Vec<(&'
     Ok(found.iter().map(|split| (&*tokens[split.left], &*tokens[split.right])).collect())
 }
 
-/// A token, and two that make it.
+/// A token and the two tokens that it is composed of.
 #[derive(Debug, PartialEq)]
 struct Split {
     made: usize,
@@ -37,8 +38,8 @@ struct Split {
     right: usize,
 }
 
-/// Returns every pair of tokens that make another one, by token and then by the length of the left one, and
-/// the number of steps that it took to find them.
+/// Returns all pairs of tokens that compose another one, by token and then by descending length of the left
+/// one, and the number of steps needed.
 fn splits(tokens: &[String]) -> (Vec<Split>, usize) {
     let forward: Vec<Vec<u8>> = tokens.iter().map(|token| token.clone().into_bytes()).collect();
     let backward: Vec<Vec<u8>> = tokens.iter().map(|token| token.bytes().rev().collect()).collect();
@@ -48,7 +49,7 @@ fn splits(tokens: &[String]) -> (Vec<Split>, usize) {
         let chain = |of: &[Option<usize>]| -> Vec<usize> {
             std::iter::successors(of[id], |&shorter| of[shorter]).collect()
         };
-        // Both from the longest on: what the left one leaves is looked for from the shortest on.
+        // Both lists are in descending length, so the matching right token is searched from the shortest on.
         let (lefts, mut rights) = (chain(&before), chain(&behind));
         steps += lefts.len() + rights.len();
         let from = found.len();
@@ -68,7 +69,7 @@ fn splits(tokens: &[String]) -> (Vec<Split>, usize) {
     (found, steps)
 }
 
-/// Returns, for each string, the longest of the others that it begins with, except the empty one.
+/// Returns, for each string, the longest other string that is a non-empty prefix of it.
 fn beginnings(strings: &[Vec<u8>]) -> Vec<Option<usize>> {
     let mut order: Vec<usize> = (0..strings.len()).filter(|&id| !strings[id].is_empty()).collect();
     order.sort_unstable_by(|&a, &b| strings[a].cmp(&strings[b]));
@@ -121,7 +122,7 @@ mod tests {
         assert_eq!(merges, [("b", "a"), ("a", "b"), ("ab", "a"), ("a", "ba")]);
     }
 
-    /// Twice the bytes take twice the steps, also where every token begins all longer ones.
+    /// Doubling the bytes doubles the steps, even if every token is a prefix of all longer ones.
     #[test]
     fn steps_grow_with_the_bytes() {
         let ladder = |height: usize| (1..=height).map(|length| "a".repeat(length)).collect::<Vec<_>>();

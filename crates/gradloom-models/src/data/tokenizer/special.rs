@@ -1,34 +1,35 @@
-//! The control tokens that a tokenizer's folder names, and its chat template.
+//! Control tokens and the chat template in a tokenizer's folder.
 //!
-//! In: `tokenizer_config.json` with the changes that other files make to it. Out: [`Roles`], and the
-//! configuration again. Always holds: a role that no file has is `None`; the configuration is written as it
-//! was read, except for the roles that changed.
+//! In: `tokenizer_config.json`, merged with the other files. Out: [`Roles`], and the configuration for
+//! saving. Always holds: a role that no file assigns is `None`; the configuration is saved unchanged except
+//! for modified roles.
 
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// Names of tokens with a role, and the chat template.
+/// Tokens that have a role, and the chat template.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Roles {
-    /// Token that begins a text.
+    /// Token at the beginning of a text.
     pub bos: Option<String>,
-    /// Token that ends a text.
+    /// Token at the end of a text.
     pub eos: Option<String>,
     /// Token for unknown text.
     pub unk: Option<String>,
     /// Token that pads a batch.
     pub pad: Option<String>,
-    /// A template in Jinja that makes a text of messages.
+    /// Jinja template that converts messages to text.
     pub chat_template: Option<String>,
-    /// All contents of `tokenizer_config.json`, also of other roles; they go along with the tokenizer.
+    /// All contents of `tokenizer_config.json`, including other roles. They are saved together with the
+    /// tokenizer.
     pub config: Map<String, Value>,
 }
 
-/// Names of a token that ends a text, where no file names it.
+/// Candidates for the end-of-text token if no file assigns it.
 pub(super) const END_OF_TEXT: [&str; 4] = ["<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"];
 
 impl Roles {
-    /// Returns the roles of a configuration.
+    /// Returns the roles in a configuration.
     pub(super) fn of_config(config: Map<String, Value>) -> Self {
         let role = |name: &str| config.get(name).and_then(content).map(str::to_string);
         let [bos, eos, unk, pad] = ["bos_token", "eos_token", "unk_token", "pad_token"].map(role);
@@ -36,7 +37,7 @@ impl Roles {
         Self { bos, eos, unk, pad, chat_template, config }
     }
 
-    /// Returns the configuration, with the roles and the template that are these now.
+    /// Returns the configuration, updated with the current roles and chat template.
     pub(super) fn to_config(&self) -> Map<String, Value> {
         let mut config = self.config.clone();
         let template = (self.chat_template.as_deref(), config.get("chat_template").and_then(template));
@@ -51,7 +52,7 @@ impl Roles {
         config
     }
 
-    /// Returns all tokens with names, such as `eos_token`.
+    /// Returns all named tokens, by names such as `eos_token`.
     pub(super) fn named(&self) -> BTreeMap<String, String> {
         let mut named: BTreeMap<String, String> = named(&self.config)
             .filter_map(|(name, token)| Some((name.clone(), content(token)?.to_string())))
@@ -72,20 +73,20 @@ impl Roles {
     }
 }
 
-/// Returns the text of a token, which stands there itself or in an object with its flags.
+/// Returns the text of a token, which is a string or an object with flags.
 pub(super) fn content(token: &Value) -> Option<&str> {
     token["content"].as_str().or(token.as_str())
 }
 
-/// Returns the tokens of a configuration that have names: keys that end in `_token`, and those of an object
-/// of extra tokens.
+/// Returns the named tokens of a configuration: those with keys that end in `_token`, and those in the object
+/// `extra_special_tokens`.
 pub(super) fn named(config: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
     let of_keys = config.iter().filter(|(name, _)| name.ends_with("_token"));
     let extra = config.get("extra_special_tokens").and_then(Value::as_object).into_iter().flatten();
     of_keys.chain(extra).filter(|(_, token)| content(token).is_some())
 }
 
-/// Returns the template: a single one, or the usual one of a list.
+/// Returns the chat template: the only one, or the one named `default` in a list.
 fn template(templates: &Value) -> Option<&str> {
     let mut list = templates.as_array().into_iter().flatten();
     let default = list.find(|template| template["name"] == "default");
@@ -97,8 +98,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// A configuration is written as it was read: other keys, flags and lists of templates stay as they
-    /// are.
+    /// A configuration is saved as it was read, including other keys, flags and lists of templates.
     #[test]
     fn a_configuration_changes_where_roles_do() {
         let config = json!({

@@ -1,32 +1,33 @@
-//! Byte strings that are looked for in a text, all at once (Aho and Corasick, 1975).
+//! Search for several byte strings in one pass (Aho and Corasick, 1975).
 //!
-//! In: strings, and a text. Out: for each place, the earliest string that ends there or later. Always holds:
-//! memory goes with the bytes of the strings, and steps with those and the bytes of the text, however many
-//! strings overlap: of those that end at one place, the longest alone is told. (The crate `aho-corasick`
-//! lists all of them in each of its states.)
+//! In: strings and a text. Out: for each position, the start of the earliest match that ends there or later.
+//! Always holds: memory is linear in the bytes of the strings, and the number of steps in the bytes of
+//! strings and text, however many strings overlap, because only the longest of the strings that end at a
+//! position is reported. (The `aho-corasick` crate lists all of them in each state.)
 
 use std::sync::OnceLock;
 
-/// Byte strings that are looked for in a text.
+/// A set of byte strings to search for.
 #[derive(Debug)]
 pub(super) struct Strings {
     strings: Vec<Vec<u8>>,
-    /// Bytes of the longest.
+    /// Length of the longest string in bytes.
     pub(super) longest: usize,
-    /// Every beginning of a string, the shortest first, and one more; made when it is first needed.
+    /// Nodes of all prefixes of the strings, shortest first, and a sentinel. Created on first use.
     nodes: OnceLock<Vec<Node>>,
 }
 
-/// The beginning of a string.
+/// A prefix of a string.
 #[derive(Clone, Copy, Debug, Default)]
 struct Node {
-    /// The first of those that are a byte longer; they go on up to those of the next node.
+    /// Index of the first child, which is one byte longer. The children end where those of the next node
+    /// begin.
     longer: u32,
-    /// The longest other beginning of a string with which this one ends.
+    /// Index of the longest other prefix that is a suffix of this one.
     end: u32,
-    /// Bytes of the longest string with which this one ends.
+    /// Length of the longest string that is a suffix of this prefix, or 0.
     longest: u32,
-    /// The last byte.
+    /// Last byte of the prefix.
     byte: u8,
 }
 
@@ -39,8 +40,8 @@ impl Strings {
         Self { strings, longest, nodes: OnceLock::new() }
     }
 
-    /// Finds for each place of a text the byte at which the earliest string begins that ends there or later;
-    /// `u32::MAX` where none does. Adds to `steps` those that it took.
+    /// Returns, for each position in a text, the start of the earliest match that ends there or later, or
+    /// `u32::MAX` if there is none. Adds the steps taken to `steps`.
     pub(super) fn earliest(&self, text: &[u8], steps: &mut usize) -> Vec<u32> {
         let nodes = self.nodes.get_or_init(|| nodes(&self.strings, steps));
         let mut earliest = vec![u32::MAX; text.len() + 1];
@@ -57,14 +58,14 @@ impl Strings {
     }
 }
 
-/// Makes the earliest place that stands at each the earliest one that stands there or later.
+/// Replaces each entry by the minimum of itself and all later ones.
 pub(super) fn spread(earliest: &mut [u32]) {
     for at in (1..earliest.len()).rev() {
         earliest[at - 1] = earliest[at - 1].min(earliest[at]);
     }
 }
 
-/// Returns the node of the longest beginning of a string that ends the string of `node` with one more byte.
+/// Returns the node of the longest prefix that is a suffix of the string of `node` followed by `byte`.
 fn next(nodes: &[Node], mut node: usize, byte: u8, steps: &mut usize) -> usize {
     loop {
         *steps += 1;
@@ -82,7 +83,7 @@ fn next(nodes: &[Node], mut node: usize, byte: u8, steps: &mut usize) -> usize {
 /// strings must be sorted and distinct. Adds the steps taken to `steps`.
 fn nodes(strings: &[Vec<u8>], steps: &mut usize) -> Vec<Node> {
     let mut nodes = vec![Node::default()];
-    // The strings that begin as each of the nodes of one length does.
+    // Ranges of the strings that begin with each node of the current length.
     let (mut level, mut longer) = (vec![(0, strings.len())], Vec::new());
     let (mut node, mut length) = (0, 0);
     while !level.is_empty() {
@@ -91,7 +92,7 @@ fn nodes(strings: &[Vec<u8>], steps: &mut usize) -> Vec<Node> {
             from += usize::from(strings.get(from).is_some_and(|string| string.len() == length));
             for group in strings[from..to].chunk_by(|a, b| a[length] == b[length]) {
                 let byte = group[0][length];
-                // What is shorter has all that is longer by now.
+                // All children of shorter prefixes exist by now.
                 let end = if node == 0 { 0 } else { next(&nodes, nodes[node].end as usize, byte, steps) };
                 let is_whole = group[0].len() == length + 1;
                 let longest = if is_whole { length as u32 + 1 } else { nodes[end].longest };
@@ -113,7 +114,7 @@ fn nodes(strings: &[Vec<u8>], steps: &mut usize) -> Vec<Node> {
 mod tests {
     use super::*;
 
-    /// All sets of up to three short strings, in all short texts, beside a plain search.
+    /// Compares with a naive search, for all sets of up to three short strings in all short texts.
     #[test]
     fn the_earliest_string_is_found() {
         let mut words = vec![Vec::new()];
@@ -143,7 +144,7 @@ mod tests {
         }
     }
 
-    /// Strings that overlap everywhere, and one that nearly is in the text at each place.
+    /// Covers strings that overlap everywhere, and one that almost matches at every position.
     #[test]
     fn steps_and_memory_go_with_the_bytes() {
         let ladder: Vec<Vec<u8>> = (1..500).map(|length| vec![b'a'; length]).collect();

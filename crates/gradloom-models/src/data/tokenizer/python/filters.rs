@@ -1,6 +1,7 @@
-//! Filters, tests and functions of Jinja that minijinja lacks or has otherwise.
+//! Filters, tests and functions of Jinja that minijinja lacks or implements differently.
 //!
-//! In: values of a template. Out: what Jinja makes of them. Always holds: what is not known is an error.
+//! In: values of a template. Out: the results that Jinja produces. Always holds: an unsupported case is an
+//! error.
 
 use super::methods::{Range, centered, is_space, lines, stripped};
 use super::texts::{Form, quoted, text};
@@ -9,7 +10,7 @@ use minijinja::value::{Kwargs, Rest, Value, ValueKind, ValueOrKwargs};
 use minijinja::{AutoEscape, Environment, Error, State, functions};
 use minijinja_contrib::globals;
 
-/// Gives an environment these filters, tests and functions.
+/// Adds the filters, tests and functions to an environment.
 pub(in super::super) fn add_to(environment: &mut Environment<'static>) {
     environment.set_formatter(|output, state, value| {
         let mut text = text(value)?;
@@ -32,7 +33,7 @@ pub(in super::super) fn add_to(environment: &mut Environment<'static>) {
     environment.add_filter("trim", |value: &Value, of: Option<&str>| {
         text(value).map(|text| Value::from(stripped(&text, of, true, true)))
     });
-    // Python's dictionaries have no attributes but their methods.
+    // In Python, the only attributes of a dictionary are its methods.
     environment.add_filter("attr", |value: &Value, name: &Value| match value.kind() {
         ValueKind::Map if !is_namespace(value) => Ok(Value::UNDEFINED),
         _ => value.get_item(name),
@@ -96,7 +97,7 @@ pub(in super::super) fn add_to(environment: &mut Environment<'static>) {
     );
 }
 
-/// Makes a dictionary from another one or from pairs, and from named arguments.
+/// Creates a dictionary from a dictionary or pairs, and from keyword arguments.
 fn dictionary(given: Option<&Value>, named: Kwargs) -> Result<Value, Error> {
     let mut items = Vec::new();
     if let Some(given) = given {
@@ -154,7 +155,7 @@ fn indented(state: &mut State<'_, '_>, value: &Value, given: Rest<ValueOrKwargs>
             _ => return Err(wrong("indent needs a number of columns or a text")),
         },
     };
-    // So that a last line that is empty counts.
+    // Ensures that an empty last line is processed too.
     let text = text(value)? + "\n";
     let mut out = String::new();
     for (number, (line, end)) in lines(&text).into_iter().enumerate() {

@@ -1,13 +1,13 @@
-//! JSON, as Python's `json.dumps` writes it.
+//! JSON as written by Python's `json.dumps`.
 //!
-//! In: a value of a template. Out: its text, without the escapes for HTML. Always holds: what Python refuses
-//! is an error.
+//! In: a value of a template. Out: its JSON text, without HTML escapes. Always holds: values that Python
+//! rejects are errors.
 
 use super::{DEEPEST, Range, arguments, float, is_namespace, text, wrong};
 use minijinja::Error;
 use minijinja::value::{Rest, Value, ValueKind, ValueOrKwargs};
 
-/// Implements the filter `tojson` of transformers.
+/// Implements the `tojson` filter of transformers.
 pub(in super::super) fn to_json(value: &Value, given: Rest<ValueOrKwargs>) -> Result<String, Error> {
     let names = ["ensure_ascii", "indent", "separators", "sort_keys"];
     let [ascii, indent, separators, sort] = arguments(&given.into_values(), names)?;

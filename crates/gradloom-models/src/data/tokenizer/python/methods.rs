@@ -1,7 +1,7 @@
 //! Methods of Python's types.
 //!
-//! In: a value, the name of a method, and arguments. Out: what Python answers. Always holds: what is not
-//! known is an error.
+//! In: a value, the name of a method, and arguments. Out: the result in Python. Always holds: an unsupported
+//! case is an error.
 
 use super::texts::text;
 use super::{WIDEST, arguments, is_namespace, wrong};
@@ -11,7 +11,7 @@ use minijinja_contrib::pycompat;
 use std::fmt;
 use std::sync::Arc;
 
-/// The numbers that `range` counts.
+/// A Python `range`.
 #[derive(Debug)]
 pub(super) struct Range {
     start: i64,
@@ -19,11 +19,12 @@ pub(super) struct Range {
     step: i64,
 }
 
-/// Longest range, which is that of Jinja's sandbox.
+/// Maximum length of a range, as in Jinja's sandbox.
 const MOST: i64 = 100_000;
 
 impl Range {
-    /// Returns the numbers from a start to a stop.
+    /// Creates a range from Python's arguments: `first` is the end if `stop` is absent, and the start
+    /// otherwise.
     pub(super) fn of(first: i64, stop: Option<i64>, step: Option<i64>) -> Result<Value, Error> {
         let (start, stop) = stop.map_or((0, first), |stop| (first, stop));
         let range = Self { start, stop, step: step.unwrap_or(1) };
@@ -60,7 +61,7 @@ impl Object for Range {
     }
 }
 
-/// The keys, values or pairs of a dictionary.
+/// A view of a dictionary's keys, values or items.
 #[derive(Debug)]
 struct View {
     name: &'static str,
@@ -82,7 +83,7 @@ impl Object for View {
     }
 }
 
-/// A method that was not called.
+/// A bound method.
 #[derive(Debug)]
 struct Method {
     of: Value,
@@ -103,7 +104,7 @@ impl Object for Method {
     }
 }
 
-/// Returns an attribute of a value; an attribute of a dictionary is a method.
+/// Returns an attribute of a value. For a dictionary, this is a bound method.
 pub(in super::super) fn attribute(of: &Value, name: &str) -> Result<Value, Error> {
     match of.kind() {
         ValueKind::Map if !is_namespace(of) => {
@@ -113,7 +114,8 @@ pub(in super::super) fn attribute(of: &Value, name: &str) -> Result<Value, Error
     }
 }
 
-/// Methods of Python that minijinja lacks or has otherwise, then those that it has.
+/// Calls a method: one implemented here if minijinja lacks it or differs from Python, and minijinja's
+/// otherwise.
 pub(in super::super) fn method(
     state: &mut State<'_, '_>,
     value: &Value,
@@ -147,7 +149,7 @@ fn of_map(map: &Value, name: &str, args: &[Value]) -> Option<Result<Value, Error
         "keys" => view("dict_keys"),
         "values" => view("dict_values"),
         "items" => view("dict_items"),
-        // Nothing in a template can change it.
+        // Values are immutable in templates, so no copy is needed.
         "copy" => from_args::<()>(args).map(|()| map.clone()),
         _ => return None,
     })
@@ -187,7 +189,7 @@ fn of_number(number: &Value, name: &str, args: &[Value]) -> Option<Result<Value,
     })
 }
 
-/// Returns the places of a part of so many items, as Python cuts it.
+/// Resolves Python's slice bounds for a sequence of `length` items.
 fn bounds(length: usize, start: Option<Value>, end: Option<Value>) -> (usize, usize) {
     let place = |value: Option<Value>, default: usize| match value.and_then(|value| value.as_i64()) {
         Some(at) if at < 0 => length.saturating_sub(at.unsigned_abs() as usize),
@@ -197,12 +199,12 @@ fn bounds(length: usize, start: Option<Value>, end: Option<Value>) -> (usize, us
     (place(start, 0), place(end, length).min(length))
 }
 
-/// Returns true for what Python strips and splits at.
+/// Returns `true` for the characters that Python treats as whitespace.
 pub(super) fn is_space(c: char) -> bool {
     c.is_whitespace() || ('\x1c'..='\x1f').contains(&c)
 }
 
-/// Returns the lines of a text, each with the length of its end.
+/// Returns the lines of a text with their terminators, each with the length of its terminator.
 pub(super) fn lines(text: &str) -> Vec<(&str, usize)> {
     let (mut lines, mut rest) = (Vec::new(), text);
     let is_end = |c| matches!(c, '\n'..='\r' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}');
@@ -218,18 +220,18 @@ pub(super) fn lines(text: &str) -> Vec<(&str, usize)> {
     lines
 }
 
-/// Returns a character as the first one of a word.
+/// Returns the title-case form of a character.
 fn title(c: char) -> String {
     match c {
         'Ǆ'..='ǆ' => "ǅ".to_string(),
         'Ǉ'..='ǉ' => "ǈ".to_string(),
         'Ǌ'..='ǌ' => "ǋ".to_string(),
         'Ǳ'..='ǳ' => "ǲ".to_string(),
-        // Georgian begins words with small letters.
+        // Georgian letters have no title case.
         '\u{10d0}'..='\u{10ff}' => c.to_string(),
         '\u{1f80}'..='\u{1faf}' => char::from_u32(u32::from(c) | 8).unwrap_or(c).to_string(),
         '\u{1fb3}' | '\u{1fc3}' | '\u{1ff3}' => char::from_u32(u32::from(c) + 9).unwrap_or(c).to_string(),
-        // Of a ligature only the first letter is great.
+        // Only the first letter of a ligature becomes uppercase.
         'ß' | 'և' | '\u{fb00}'..='\u{fb17}' => {
             let mut upper = c.to_uppercase();
             upper.next().into_iter().chain(upper.flat_map(char::to_lowercase)).collect()
@@ -408,8 +410,8 @@ fn of_string(state: &State<'_, '_>, text: &str, name: &str, args: &[Value]) -> O
     Some(found)
 }
 
-/// Returns the part of a text between two places with the number of characters before it, if it begins
-/// within.
+/// Returns the slice of a text between two character positions, and the number of characters before it.
+/// Returns `None` if the range is out of bounds.
 fn cut(text: &str, start: Option<Value>, end: Option<Value>) -> Option<(usize, &str)> {
     let length = text.chars().count();
     let (start, end) = bounds(length, start, end);
@@ -417,7 +419,7 @@ fn cut(text: &str, start: Option<Value>, end: Option<Value>) -> Option<(usize, &
     (start <= end && start <= length).then(|| (start, &text[byte(start)..byte(end)]))
 }
 
-/// Returns a text without blanks, or characters of a set, at its ends.
+/// Removes whitespace, or the characters in `of`, from the ends of a text.
 pub(super) fn stripped<'t>(text: &'t str, of: Option<&str>, left: bool, right: bool) -> &'t str {
     let is_blank = |c: char| of.map_or_else(|| is_space(c), |of| of.contains(c));
     let text = if left { text.trim_start_matches(is_blank) } else { text };
@@ -477,14 +479,15 @@ fn filled(text: &str, name: &str, args: &[Value]) -> Result<Value, Error> {
     }))
 }
 
-/// Returns a text in the middle of so many columns.
+/// Centers a text in a column of `width` characters.
 pub(super) fn centered(text: &str, width: usize, fill: char) -> Result<String, Error> {
     if width > WIDEST {
         return Err(wrong(format!("a text of {width} columns")));
     }
     let missing = width.saturating_sub(text.chars().count());
     let filled = |count: usize| fill.to_string().repeat(count);
-    // Of an odd number, Python puts the greater part where the width is odd.
+    // If the padding is odd, Python puts the larger half on the left for an odd width and on the right
+    // otherwise.
     let left = missing / 2 + (missing & width & 1);
     Ok(format!("{}{text}{}", filled(left), filled(missing - left)))
 }

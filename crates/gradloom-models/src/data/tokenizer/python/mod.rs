@@ -1,6 +1,7 @@
-//! The part of Python that templates call: formats, methods of strings, dates, JSON.
+//! The parts of Python that templates use: formatting, string methods, dates and JSON.
 //!
-//! In: values of a template. Out: what Python makes of them. Always holds: what is not known is an error.
+//! In: values of a template. Out: the results that Python produces. Always holds: an unsupported case is an
+//! error.
 
 mod date;
 mod filters;
@@ -19,22 +20,22 @@ use minijinja::value::{Kwargs, Rest, Tuple, Value, ValueKind, from_args};
 use minijinja::{Error, ErrorKind};
 use texts::{Form, float, quoted};
 
-/// Deepest value that is written.
+/// Maximum nesting depth of a printed value.
 const DEEPEST: usize = 400;
 
-/// Longest text that a value becomes, in bytes.
+/// Maximum length of a printed value in bytes.
 const LONGEST: usize = 1 << 24;
 
 fn wrong(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidOperation, message.into())
 }
 
-/// Returns true for what `namespace` made: to minijinja a map, to Python an object of its own.
+/// Returns `true` for an object created by `namespace`: a map in minijinja, but a separate type in Python.
 fn is_namespace(value: &Value) -> bool {
     value.as_object().is_some_and(|object| object.type_name().ends_with("::Namespace"))
 }
 
-/// Gives a value back that Python can go through.
+/// Returns the value, or an error if Python cannot iterate over it.
 pub(super) fn each(value: &Value) -> Result<Value, Error> {
     match value.is_none() || is_namespace(value) {
         true => Err(wrong(format!("{} cannot be gone through: it is no list", text(value)?))),
@@ -42,7 +43,7 @@ pub(super) fn each(value: &Value) -> Result<Value, Error> {
     }
 }
 
-/// Returns the arguments of a call by their names; Python's `None` counts as no argument.
+/// Returns the arguments of a call in the order of `names`. Python's `None` counts as absent.
 fn arguments<const N: usize>(args: &[Value], names: [&str; N]) -> Result<[Option<Value>; N], Error> {
     let (given, named): (Rest<Value>, Kwargs) = from_args(args)?;
     if given.len() > N {
@@ -60,7 +61,7 @@ fn arguments<const N: usize>(args: &[Value], names: [&str; N]) -> Result<[Option
     Ok(found)
 }
 
-/// Computes `left % right`: a format, or the remainder of a division.
+/// Computes `left % right`: string formatting, or the remainder of a division.
 pub(super) fn percent(left: &Value, right: &Value) -> Result<Value, Error> {
     if let Some(format) = left.as_str() {
         return formatted(format, right).map(Value::from);
@@ -79,17 +80,17 @@ pub(super) fn percent(left: &Value, right: &Value) -> Result<Value, Error> {
     }
 }
 
-/// Widest column of a format.
+/// Maximum field width.
 const WIDEST: usize = 1 << 16;
 
-/// Formats values by a format of C's kind.
+/// Formats values according to a printf-style format string.
 fn formatted(format: &str, right: &Value) -> Result<String, Error> {
     let mut values = match right.downcast_object::<Tuple>() {
         Some(tuple) => tuple.to_vec(),
         None => vec![right.clone()],
     }
     .into_iter();
-    // Python looks into these by name, and so does not ask whether all was used.
+    // For these types, Python looks up values by name and does not check that all were used.
     let named = right.downcast_object_ref::<Tuple>().is_none()
         && matches!(right.kind(), ValueKind::Map | ValueKind::Seq);
     let (mut out, mut rest) = (String::new(), format);
@@ -228,14 +229,14 @@ fn converted(
     })
 }
 
-/// Returns a number with an exponent as C writes it: with a sign, and two digits or more.
+/// Formats a number in scientific notation like C: the exponent has a sign and at least two digits.
 fn exponent(text: &str) -> String {
     let (digits, power) = text.split_once('e').unwrap_or((text, "0"));
     let sign = if power.starts_with('-') { '-' } else { '+' };
     format!("{digits}e{sign}{:0>2}", power.trim_start_matches('-'))
 }
 
-/// Returns a number by the format `%g`.
+/// Formats a number like `%g`.
 fn general(size: f64, precision: usize, keeps_zeros: bool) -> String {
     let whole = format!("{size:.0$e}", precision - 1);
     let (digits, power) = whole.split_once('e').unwrap_or((&whole, "0"));

@@ -1,12 +1,13 @@
-//! Values as Python prints them.
+//! Values as printed by Python.
 //!
-//! In: a value. Out: the text of `str` or `repr`. Always holds: it ends, however deep and large the value is.
+//! In: a value. Out: the text of `str` or `repr`. Always holds: printing terminates, however deep and large
+//! the value is.
 
 use super::{DEEPEST, LONGEST, exponent, is_namespace, wrong};
 use minijinja::Error;
 use minijinja::value::{Value, ValueKind};
 
-/// Returns a value as `str` writes it.
+/// Returns the text of `str(value)`.
 pub(in super::super) fn text(value: &Value) -> Result<String, Error> {
     let mut out = String::new();
     match value.as_str() {
@@ -17,18 +18,18 @@ pub(in super::super) fn text(value: &Value) -> Result<String, Error> {
     Ok(out)
 }
 
-/// The way in which a value is written.
+/// Format of a printed value.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Form {
-    /// As `repr` has it.
+    /// Format of `repr`.
     Repr,
-    /// As `ascii` has it.
+    /// Format of `ascii`.
     Ascii,
-    /// As `pprint` has it on one line: keys are in order.
+    /// Format of `pprint` on one line, with sorted keys.
     Sorted,
 }
 
-/// Returns a number as Python writes it.
+/// Formats a float like Python.
 pub(super) fn float(number: f64) -> String {
     let short = format!("{number:e}");
     let power = short.split_once('e').and_then(|(_, power)| power.parse::<i32>().ok());
@@ -42,7 +43,7 @@ pub(super) fn float(number: f64) -> String {
     }
 }
 
-/// Writes a value in a form.
+/// Appends a value in the given format.
 pub(super) fn quoted(value: &Value, form: Form, depth: usize, out: &mut String) -> Result<(), Error> {
     if depth > DEEPEST || out.len() > LONGEST {
         return Err(wrong("the value is too deep or too large to print"));
@@ -62,7 +63,7 @@ pub(super) fn quoted(value: &Value, form: Form, depth: usize, out: &mut String) 
             string(bytes.iter().map(|&byte| char::from(byte)), true, out);
         }
         ValueKind::Seq if value.downcast_object_ref::<super::Range>().is_none() => {
-            // So are the pairs of `groupby`.
+            // The pairs of `groupby` are tuples too.
             let is_tuple = value.as_object().is_some_and(|object| object.type_name().ends_with("Tuple"));
             let signs = if is_tuple { ["(", ")"] } else { ["[", "]"] };
             let items: Vec<_> = value.try_iter()?.collect();
@@ -88,7 +89,7 @@ pub(super) fn quoted(value: &Value, form: Form, depth: usize, out: &mut String) 
     Ok(())
 }
 
-/// Writes values in brackets.
+/// Appends a list of values in brackets.
 fn list(signs: [&str; 2], items: &[Value], form: Form, depth: usize, out: &mut String) -> Result<(), Error> {
     out.push_str(signs[0]);
     for (number, item) in items.iter().enumerate() {
@@ -123,7 +124,8 @@ fn string(text: impl Iterator<Item = char> + Clone, ascii: bool, out: &mut Strin
     out.push(quote);
 }
 
-/// Returns true for what Python prints as it is. Rust's rule is the same, after another character.
+/// Returns `true` if Python prints a character without an escape. Rust's rule is the same except at the start
+/// of a string, so another character is put before it.
 fn is_printable(c: char) -> bool {
     !String::from_iter(['a', c]).escape_debug().any(|c| c == '\\')
 }
