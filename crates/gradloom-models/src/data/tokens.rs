@@ -1,16 +1,16 @@
-//! Tokens to draw from, in memory or in files.
+//! Tokens in memory or in files, from which batches are drawn.
 //!
-//! In: tokens, or open shards. Out: any range of them. Always holds: of tokens in files, only those that
-//! are drawn are read.
+//! In: tokens, or open shards. Out: any range of them. Always holds: only the requested ranges of token files
+//! are read.
 
 use super::{DataError, TokenShards};
 
 /// A sequence of tokens.
 #[derive(Clone, Debug)]
 pub enum Tokens {
-    /// All of them in memory.
+    /// Tokens in memory.
     Memory(Vec<i32>),
-    /// In files.
+    /// Tokens in files.
     Shards(TokenShards),
 }
 
@@ -34,13 +34,13 @@ impl Tokens {
         self.len() == 0
     }
 
-    /// Appends the tokens `start..start + count`.
+    /// Appends the tokens `start..start + count` to `into`.
     ///
     /// # Errors
-    /// When a token of a file is not of the vocabulary.
+    /// Returns an error if a token in a file is not in the vocabulary.
     ///
     /// # Panics
-    /// When there are fewer tokens.
+    /// Panics if the range is out of bounds.
     pub fn read(&self, start: usize, count: usize, into: &mut Vec<i32>) -> Result<(), DataError> {
         match self {
             Self::Memory(tokens) => into.extend_from_slice(&tokens[start..start + count]),
@@ -49,10 +49,10 @@ impl Tokens {
         Ok(())
     }
 
-    /// Returns the first `count` tokens and the others.
+    /// Splits the tokens into the first `count` and the rest.
     ///
     /// # Panics
-    /// When there are fewer tokens.
+    /// Panics if there are fewer than `count` tokens.
     pub(super) fn split_at(self, count: usize) -> (Self, Self) {
         match self {
             Self::Memory(mut tokens) => {

@@ -1,54 +1,54 @@
 //! Beam search.
 //!
-//! In: log-probabilities of the next token of each running sequence. Out: for each sequence that goes on,
-//! the one that it continues and the token that it appends, so that the caller can fork its state of a
-//! sequence; in the end, the best hypotheses. The rules are those of transformers 5.24
-//! (`generate(num_beams=..)`). Always holds: running sequences are in order of their scores; of equal
-//! scores the earlier sequence, then the lower id, comes first.
+//! In: log-probabilities of the next token of each running sequence. Out: for each sequence that continues,
+//! its parent and the appended token, so that the caller can fork the cached state; finally the best
+//! hypotheses. The rules are those of transformers 5.24 (`generate(num_beams=..)`). Always holds: running
+//! sequences are sorted by score; ties are broken in favour of the earlier parent, then the lower token id.
 
-/// Condition for stopping while sequences are running.
+/// Condition for ending a search while sequences are still running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EarlyStopping {
-    /// There are as many hypotheses as beams (`early_stopping=True`).
+    /// Ends once there are as many hypotheses as beams (`early_stopping=True`).
     Full,
-    /// Besides, the best running sequence would not be among them if it ended now (`early_stopping=False`).
+    /// In addition, the best running sequence must be worse than all hypotheses if it ended now
+    /// (`early_stopping=False`).
     #[default]
     Hopeless,
-    /// Besides, it could not be among them at any length up to the greatest (`early_stopping="never"`).
+    /// In addition, it must be worse at any length up to the maximum (`early_stopping="never"`).
     Never,
 }
 
-/// Options of a search.
+/// Options of a beam search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BeamOptions {
-    /// Number of sequences that go on side by side, and of hypotheses; at least 1.
+    /// Number of parallel sequences, and of hypotheses; at least 1.
     pub beams: usize,
-    /// The score of a hypothesis of n new tokens is the sum of their log-probabilities over n to this power:
-    /// above 0 favours longer ones, below 0 shorter ones.
+    /// Exponent of the length in a hypothesis's score: the sum of the log-probabilities of its n new tokens,
+    /// divided by n to this power. Values above 0 favour longer hypotheses, values below 0 shorter ones.
     pub length_penalty: f64,
     /// Condition for stopping early.
     pub early_stopping: EarlyStopping,
-    /// Most new tokens of a hypothesis; at least 1.
+    /// Maximum number of new tokens in a hypothesis; at least 1.
     pub most: usize,
     /// Tokens that end a sequence.
     pub ends: Vec<i32>,
 }
 
-/// Options or numbers that no search is possible with.
+/// An error in the options or input of a beam search.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum BeamError {
-    /// There are no beams, or hypotheses have no tokens.
+    /// The number of beams or the maximum length is 0.
     #[error("a beam search of {beams} beams and at most {most} tokens")]
     Nothing {
         /// Number of beams.
         beams: usize,
-        /// Most new tokens.
+        /// Maximum number of new tokens.
         most: usize,
     },
-    /// The length penalty is not a number.
+    /// The length penalty is not finite.
     #[error("the length penalty {0} is not a finite number")]
     LengthPenalty(f64),
-    /// The numbers do not come in rows of one length, one for each running sequence.
+    /// The number of log-probabilities is not a multiple of the number of running sequences.
     #[error("{numbers} log-probabilities for {rows} running sequences")]
     Rows {
         /// Number of log-probabilities.
@@ -59,11 +59,11 @@ pub enum BeamError {
     /// A log-probability is NaN or above 0.
     #[error("the log-probability of token {token} after sequence {row} is {value}")]
     NotLog {
-        /// The running sequence.
+        /// Index of the running sequence.
         row: usize,
-        /// The token.
+        /// Id of the token.
         token: usize,
-        /// The number.
+        /// The invalid value.
         value: f64,
     },
 }
@@ -83,42 +83,43 @@ impl BeamError {
 /// A sequence of new tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hypothesis {
-    /// The tokens, with the one that ended it.
+    /// The tokens, including the one that ended the sequence.
     pub tokens: Vec<i32>,
-    /// Sum of log-probabilities of a running sequence; of a hypothesis, this sum divided by its length to
-    /// the power of the length penalty.
+    /// For a running sequence, the sum of its log-probabilities. For a hypothesis, this sum divided by its
+    /// length to the power of the length penalty.
     pub score: f64,
 }
 
 /// A continuation of a running sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extension {
-    /// Index of the running sequence that it continues, among those before the step.
+    /// Index of the continued sequence among those running before the step.
     pub parent: usize,
-    /// Token that it appends.
+    /// Appended token.
     pub token: i32,
 }
 
-/// A search under way.
+/// State of a beam search.
 #[derive(Clone, Debug)]
 pub struct Beams {
     options: BeamOptions,
-    /// New tokens of each running sequence.
+    /// Number of new tokens in each running sequence.
     length: usize,
     running: Vec<Hypothesis>,
     ended: Vec<Hypothesis>,
-    /// True if no running sequence can become one of the best any more.
+    /// True if no running sequence can become one of the best hypotheses.
     hopeless: bool,
 }
 
-/// Largest value that rounding may give the logarithm of a probability of 1.
+/// Largest value that rounding may produce for the logarithm of a probability.
 const SLACK: f64 = 1e-3;
 
 impl Beams {
-    /// Begins a search with one running sequence without new tokens: the prompt.
+    /// Starts a search with one running sequence without new tokens: the prompt.
     ///
     /// # Errors
-    /// When there are no beams or no tokens, or the length penalty is not finite.
+    /// Returns an error if the number of beams or the maximum length is 0, or the length penalty is not
+    /// finite.
     pub fn new(options: BeamOptions) -> Result<Self, BeamError> {
         let BeamOptions { beams, most, length_penalty, .. } = options;
         if beams == 0 || most == 0 {
@@ -131,17 +132,18 @@ impl Beams {
         Ok(Self { options, length: 0, running: vec![prompt], ended: Vec::new(), hopeless: false })
     }
 
-    /// Returns the running sequences, the best first: none once the search is over.
+    /// Returns the running sequences, best first. There are none once the search has ended.
     pub fn running(&self) -> &[Hypothesis] {
         &self.running
     }
 
-    /// Extends the sequences by a token, given the log-probabilities of all tokens after each running
-    /// sequence, row by row. Returns the sequences that run now, in order; none when the search is over.
-    /// Tokens of `-inf` are never taken.
+    /// Extends the running sequences by one token. `log_probabilities` has a row for each running sequence,
+    /// with the log-probability of each token. Returns the sequences that now run, in order, or none if the
+    /// search has ended. A token with log-probability `-inf` is never chosen.
     ///
     /// # Errors
-    /// When the numbers are not as many rows, or one is NaN or above 0; nothing changes then.
+    /// Returns an error without changing the search if the values are not whole rows, or one is NaN or
+    /// positive.
     pub fn step(&mut self, log_probabilities: &[f32]) -> Result<Vec<Extension>, BeamError> {
         let (numbers, rows) = (log_probabilities.len(), self.running.len());
         if rows == 0 && numbers == 0 {
@@ -152,14 +154,14 @@ impl Beams {
         }
         let candidates = self.candidates(log_probabilities, numbers / rows)?;
         self.length += 1;
-        // Those that end together all count.
+        // Evaluated once, so that all sequences that end in the same step count.
         let takes_more = self.takes_more();
         let (mut running, mut extensions) = (Vec::new(), Vec::new());
         for (rank, (extension, score)) in candidates.into_iter().enumerate() {
             let ends = self.options.ends.contains(&extension.token) || self.length == self.options.most;
             let tokens = || [&self.running[extension.parent].tokens[..], &[extension.token]].concat();
             if ends {
-                // What ends behind the best `beams` would not have run on, either.
+                // A candidate beyond the best `beams` would not have continued either.
                 if rank < self.options.beams && takes_more {
                     let score = score / self.divisor(self.length);
                     self.ended.push(Hypothesis { tokens: tokens(), score });
@@ -180,8 +182,8 @@ impl Beams {
         Ok(extensions)
     }
 
-    /// Returns the hypotheses, the best first, at most as many as beams. If a search is broken off, running
-    /// sequences follow those that ended, as if they ended now.
+    /// Returns up to `beams` hypotheses, best first. If the search has not ended, the running sequences
+    /// follow the finished ones, scored as if they ended now.
     pub fn finish(mut self) -> Vec<Hypothesis> {
         let divisor = self.divisor(self.length.max(1));
         let now = self.running.into_iter().map(|h| Hypothesis { score: h.score / divisor, ..h });
@@ -190,8 +192,8 @@ impl Beams {
         self.ended
     }
 
-    /// Returns the likeliest continuations in order: more than there are beams, so that enough of them go
-    /// on however many end.
+    /// Returns the most likely continuations in order. There are more than `beams`, so that enough of them
+    /// continue even if some end.
     fn candidates(
         &self,
         log_probabilities: &[f32],
@@ -235,7 +237,8 @@ impl Beams {
         libm::pow(length as f64, self.options.length_penalty)
     }
 
-    /// Returns whether there are enough hypotheses, all of them better than the best running sequence.
+    /// Returns `true` if there are enough hypotheses and all of them are better than the best running
+    /// sequence.
     fn is_hopeless(&self) -> bool {
         let patient =
             self.options.early_stopping == EarlyStopping::Never && self.options.length_penalty > 0.0;
@@ -272,7 +275,7 @@ mod tests {
         serde_json::from_str(include_str!("../../../../tests/data/generation.json")).unwrap()
     }
 
-    /// Returns log-probabilities by position and last token.
+    /// Returns the log-probabilities at a position after the token `last`.
     fn logs(oracle: &Oracle, position: usize, last: i32) -> Vec<f32> {
         let start = (position * oracle.vocabulary + last as usize) * oracle.vocabulary;
         let row = &oracle.table[start..start + oracle.vocabulary];
@@ -290,7 +293,7 @@ mod tests {
         BeamOptions { beams, length_penalty, early_stopping, most, ends: ends.clone() }
     }
 
-    /// Searches from token 2 on; follows extensions by itself, as a caller does with what it caches.
+    /// Runs a search that starts with token 2, and follows the extensions as a caller would with its cache.
     fn search(oracle: &Oracle, options: BeamOptions) -> Vec<Hypothesis> {
         let mut beams = Beams::new(options).unwrap();
         let mut texts = vec![vec![2]];
@@ -307,7 +310,7 @@ mod tests {
         beams.finish()
     }
 
-    /// Tokens, scores and their order, by `scripts/oracle/generation.py`.
+    /// Tokens, scores and order match the results of `scripts/oracle/generation.py`.
     #[test]
     fn hypotheses_are_those_of_transformers() {
         let oracle = oracle();
@@ -350,7 +353,7 @@ mod tests {
         let mut beams = Beams::new(options).unwrap();
         assert_eq!(beams.step(&[f32::NEG_INFINITY, -1.0]).unwrap(), [Extension { parent: 0, token: 1 }]);
         assert_eq!(beams.step(&[-1.0, -0.5]).unwrap(), [Extension { parent: 0, token: 1 }]);
-        // Nothing may follow: what ended before is what there is.
+        // No continuation is possible, so the earlier hypothesis remains.
         assert_eq!(beams.step(&[f32::NEG_INFINITY; 2]).unwrap(), []);
         assert_eq!(beams.step(&[]).unwrap(), []);
         assert_eq!(beams.finish(), [Hypothesis { tokens: vec![1, 0], score: -2.0 }]);

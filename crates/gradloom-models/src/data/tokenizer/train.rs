@@ -1,7 +1,7 @@
 //! Training of a byte-pair encoding on a text.
 //!
-//! In: a text and the size of the vocabulary. Out: [`Bpe`] over bytes with GPT-2's words. Always holds: the
-//! same text and size give the same tokenizer, on every machine.
+//! In: a text and a vocabulary size. Out: a [`Bpe`] over bytes with GPT-2's word pattern. Always holds:
+//! training is deterministic across machines.
 
 use super::pieces::Spelling;
 use super::{Bpe, LongText, Roles, Tokenizer, TokenizerError, check, open};
@@ -12,19 +12,19 @@ use tokenizers::models::bpe::BpeTrainer;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::{AddedToken, ProgressFormat, parallelism};
 
-/// The token at the end of a text, the first one of the vocabulary.
+/// The end-of-text token, which is the first one of the vocabulary.
 const END_OF_TEXT: &str = "<|endoftext|>";
-/// Fewest tokens: every byte and the end of a text.
+/// Minimum vocabulary size: one token for each byte and one for the end of a text.
 const LEAST: usize = 257;
-/// Least number of occurrences of a pair in the text for it to become a token.
+/// Minimum number of occurrences of a pair for it to become a token.
 const OFTEN: u64 = 2;
 
 impl Bpe {
-    /// Trains a tokenizer of up to `vocabulary` tokens: fewer if the text has no more pairs that come twice.
-    /// Bytes of the text that are no UTF-8 teach it nothing.
+    /// Trains a tokenizer of up to `vocabulary` tokens. There are fewer if no further pair occurs twice in
+    /// the text. Bytes that are not valid UTF-8 are ignored.
     ///
     /// # Errors
-    /// When the vocabulary is too small for every byte, or too large.
+    /// Returns an error if the vocabulary is too small to contain every byte, or too large.
     pub fn train(text: &[u8], vocabulary: usize, name: &str) -> Result<Self, TokenizerError> {
         let most = check::MOST_TOKENS as usize;
         if !(LEAST..=most).contains(&vocabulary) {
@@ -57,7 +57,7 @@ impl Bpe {
             };
             Some(piece.utf8_chunks().map(|chunk| chunk.valid()).collect::<String>())
         });
-        // The crate's threads are made where a system that grants none is no error but a panic.
+        // The crate panics if the system refuses to create threads.
         let parallel = parallelism::get_parallelism();
         parallelism::set_parallelism(false);
         let trained = tokenizer.train(&mut TrainerWrapper::from(trainer), pieces).map(|_| ());

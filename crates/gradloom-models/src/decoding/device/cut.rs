@@ -1,61 +1,61 @@
-//! The tokens of a row that can be drawn: top-k, top-p and min-p by bounds, without a sort.
+//! Top-k, top-p and min-p truncation of a row by thresholds, without sorting.
 //!
-//! In: the distances of logits behind the likeliest one of their row, and temperatures. Out: weights, 0 for
-//! excluded tokens. Always holds: of the tokens at the distance of a bound, those with the lowest ids are
-//! kept.
+//! In: the distance of each logit below the row's maximum, and temperatures. Out: weights, 0 for excluded
+//! tokens. Always holds: of the tokens exactly at the threshold, those with the lowest ids are kept.
 //!
-//! Tokens are compared by whole numbers: their distance behind the likeliest, in units of which the farthest
-//! token has about 2^30. That is finer than f32 tells logits of usual sizes apart. So that a logit of -10^9,
-//! which some models give instead of `-inf`, does not make units of 1, tokens that are 32 temperatures or
-//! more behind count as equal: at their weight of e^-32 it does not matter which are kept. Units are coarse
-//! (above 10^-5) only where both such a logit and a temperature above 300 are given.
+//! Tokens are compared by integer distances from the maximum, in units that map the largest distance to about
+//! 2^30. This is finer than the resolution of f32 for logits of typical size. A logit of -10^9, which some
+//! models produce instead of `-inf`, must not make the unit as large as 1, so tokens at a distance of 32
+//! temperatures or more count as equal; with weights of at most e^-32, it is irrelevant which of them are
+//! kept. Units are coarse (above 10^-5) only if such a logit is combined with a temperature above 300.
 
 use super::search::{bits, greatest};
 use gradloom_core::ir::DType;
 use gradloom_core::trace::Tensor;
 
-/// Bits of a distance.
+/// Number of bits of a distance.
 const BITS: u32 = 30;
-/// Temperatures from which on tokens are as far behind as any.
+/// Distance, in temperatures, from which on tokens count as equal.
 const FAR: f64 = 32.0;
-/// The distance of tokens that are farther behind than the range, or excluded: the greatest f32 below 2^30.
+/// Distance of tokens beyond the range or excluded: the largest f32 below 2^30.
 const FARTHEST: f64 = ((1 << BITS) - 64) as f64;
-/// Units of the range: less than [`FARTHEST`], also after rounding.
+/// Number of units in the range; less than [`FARTHEST`] even after rounding.
 const UNITS: f64 = ((1 << BITS) - 512) as f64;
-/// The least range of a row's distances. 2^30 units for it are still an f32.
+/// Minimum range of a row's distances. 2^30 divided by it still fits in an f32.
 const LEAST_RANGE: f64 = 1e-20;
 
-/// The settings of rows that may ask for them, each `[rows, 1]`.
+/// Truncation settings of each row, as tensors `[rows, 1]`. Absent settings are not traced.
 pub(super) struct Cut {
-    /// u32.
+    /// Number of tokens kept, u32.
     pub(super) top_k: Option<Tensor>,
-    /// f32.
+    /// Fraction of the probability kept, f32.
     pub(super) top_p: Option<Tensor>,
-    /// f32.
+    /// Minimum probability relative to the most likely token, f32.
     pub(super) min_p: Option<Tensor>,
 }
 
-/// A bound of each row, as tensors `[rows, 1]`: nearer tokens are kept, and the first few at this distance.
+/// Threshold of each row, as tensors `[rows, 1]`. Tokens below the distance are kept, and the first `room`
+/// ones at it.
 #[derive(Clone, Copy)]
 struct Bound {
-    /// i32.
+    /// Distance of the threshold, i32.
     distance: Tensor,
-    /// Number of tokens at the distance that are kept, u32.
+    /// Number of tokens kept at the distance, u32.
     room: Tensor,
 }
 
-/// The tokens of rows.
+/// Distances and weights of the tokens in each row.
 struct Tokens {
-    /// i32 `[rows, vocabulary]`.
+    /// Integer distances, i32 `[rows, vocabulary]`.
     distances: Tensor,
-    /// f32 `[rows, vocabulary]`.
+    /// Unnormalized probabilities, f32 `[rows, vocabulary]`.
     weights: Tensor,
 }
 
 impl Cut {
-    /// Returns the weights that are drawn from, f32 `[rows, vocabulary]`: 1 for the likeliest token, 0 for
-    /// excluded ones. `behind` has the logits of the row's likeliest token less those of each,
-    /// `[rows, vocabulary]`; `temperature` `[rows, 1]` is above 0.
+    /// Returns the weights to draw from, f32 `[rows, vocabulary]`: 1 for the most likely token, 0 for
+    /// excluded ones. `behind`, `[rows, vocabulary]`, contains the row's largest logit minus each logit.
+    /// `temperature`, `[rows, 1]`, is positive.
     #[track_caller]
     pub(super) fn weights(&self, behind: Tensor, temperature: Tensor, ids: Tensor) -> Tensor {
         let range = behind.is_finite().select(behind, 0.0).max_keep(1).minimum(temperature * FAR);
@@ -79,7 +79,7 @@ impl Cut {
 }
 
 impl Tokens {
-    /// Returns the bound of the `k` likeliest tokens.
+    /// Returns the threshold of the `k` most likely tokens.
     #[track_caller]
     fn most(&self, k: Tensor) -> Bound {
         let nearer = |distance: Tensor| count(self.distances.lt(distance));
@@ -87,8 +87,8 @@ impl Tokens {
         Bound { distance, room: k - nearer(distance) }
     }
 
-    /// Returns the bound of the likeliest tokens that have the part `p` of the weight that the first bound
-    /// keeps.
+    /// Returns the threshold of the most likely tokens that together have the fraction `p` of the weight
+    /// within `first`.
     #[track_caller]
     fn nucleus(&self, p: Tensor, first: Option<Bound>) -> Bound {
         let mass = |which: Tensor| which.select(self.weights, 0.0).sum_keep(1);
@@ -104,7 +104,7 @@ impl Tokens {
             }
         };
         let enough = all * p;
-        // Rounding must not cut where everything is wanted.
+        // At p = 1, rounding must not exclude any token.
         let everything = p.ge(1.0);
         let distance =
             greatest(BITS, p, |distance| mass(self.distances.lt(distance)).lt(enough).logical_or(everything));
@@ -123,7 +123,7 @@ impl Tokens {
     }
 }
 
-/// Returns the number of elements of each row that are true, u32 `[rows, 1]`.
+/// Returns the number of true elements in each row, u32 `[rows, 1]`.
 #[track_caller]
 fn count(which: Tensor) -> Tensor {
     which.cast(DType::U32).sum_keep(1)
