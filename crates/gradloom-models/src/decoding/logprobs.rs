@@ -1,9 +1,9 @@
 //! Log-probabilities of tokens on the host.
 
-/// Returns the natural logarithms of the probabilities that the logits give, without temperature and
-/// truncation: of `token`, NaN if it is not there, and of the `n` likeliest tokens with their ids, the
-/// likeliest first. Of equal logits the lower id comes first; NaN is above all numbers and makes all
-/// results NaN.
+/// Returns the natural logarithms of the softmax probabilities of the logits, without temperature and
+/// truncation: that of `token`, or NaN if it is out of range, and those of the `n` most likely tokens with
+/// their ids, in descending order. Of equal logits, the lower id comes first. NaN ranks above all numbers and
+/// makes all results NaN.
 pub fn logprobs(logits: &[f32], token: usize, n: usize) -> (f64, Vec<(usize, f64)>) {
     let values: Vec<f64> = logits.iter().map(|&logit| logit.into()).collect();
     let most = values.iter().copied().fold(f64::NEG_INFINITY, |a, b| if a > b || a.is_nan() { a } else { b });
@@ -11,7 +11,7 @@ pub fn logprobs(logits: &[f32], token: usize, n: usize) -> (f64, Vec<(usize, f64
     let logarithm = |id: usize| values[id] - most - libm::log(sum);
     let mut order: Vec<usize> = (0..values.len()).collect();
     let rank = |id: usize| if values[id].is_nan() { f64::INFINITY } else { values[id] };
-    // Adding 0 makes -0 equal to 0.
+    // Adding 0 turns -0 into 0, so that they compare as equal.
     order.sort_by(|&a, &b| (rank(b) + 0.0).total_cmp(&(rank(a) + 0.0)).then(a.cmp(&b)));
     order.truncate(n);
     let own = if token < values.len() { logarithm(token) } else { f64::NAN };

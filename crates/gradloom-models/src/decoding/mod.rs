@@ -1,10 +1,10 @@
-//! Choice of the next token, and conversion of tokens to text.
+//! Sampling of the next token, and conversion of tokens to text.
 //!
-//! In: logits of the next token of a text, and [`Sampling`]. Out: tokens, on the host
-//! ([`Sampling::choose`]) or on the device for many texts at once ([`Choices`]), one by one, with a draft
-//! model ([`speculate`]) or in beams ([`Beams`]); and their text, up to a stop string ([`StopStream`]).
-//! Always holds: the tokens depend only on the prompt, the model, the settings and the seed, up to
-//! rounding. Computing the logits is the [generator](crate::generator)'s task.
+//! In: logits of the next token of a text, and [`Sampling`]. Out: tokens, chosen on the host
+//! ([`Sampling::choose`]) or on the device for a batch of texts ([`Choices`]), one by one, with a draft model
+//! ([`speculate`]) or by beam search ([`Beams`]); and their text, up to a stop string ([`StopStream`]).
+//! Always holds: up to rounding, the tokens depend only on the prompt, the model, the settings and the seed.
+//! The [generator](crate::generator) computes the logits.
 
 mod beam;
 mod device;

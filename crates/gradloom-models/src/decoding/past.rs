@@ -1,20 +1,21 @@
-//! The tokens that a text has so far, for penalties on repeating them.
+//! Token counts of a text, for repetition penalties.
 //!
-//! In: the tokens of the prompt, then those of the output as they come. Out: the number of times that each
-//! occurs, for the host by token and for devices as a row of the vocabulary. Always holds: a token of the
-//! prompt is never counted as one of the output.
+//! In: the tokens of the prompt, then those of the output as they are generated. Out: the number of
+//! occurrences of each token, by token for the host and as a row over the vocabulary for devices. Always
+//! holds: a token of the prompt is never counted as one of the output.
 
 use std::collections::BTreeMap;
 
-/// The tokens of a text, counted.
+/// Token counts of a text.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Past {
-    /// For each token of the text: two for each occurrence in the output, plus one if it is in the prompt.
+    /// Code of each token in the text: twice the number of its occurrences in the output, plus one if it
+    /// occurs in the prompt.
     codes: BTreeMap<i32, i32>,
 }
 
 impl Past {
-    /// Returns the counts of a text with this prompt and no output yet.
+    /// Creates the counts of a text that consists of a prompt.
     pub fn new(prompt: &[i32]) -> Self {
         Self { codes: prompt.iter().map(|&token| (token, 1)).collect() }
     }
@@ -24,14 +25,14 @@ impl Past {
         *self.codes.entry(token).or_default() += 2;
     }
 
-    /// Returns the tokens in order, each with the number of times that the output has it.
+    /// Returns the tokens in ascending order, each with the number of its occurrences in the output.
     pub fn tokens(&self) -> impl Iterator<Item = (i32, i32)> {
         self.codes.iter().map(|(&token, code)| (token, code >> 1))
     }
 
     /// Returns a row of `past` for [`Choices::choose`](super::Choices::choose): for each token of the
-    /// vocabulary, two for each occurrence in the output, plus one if it is in the prompt. Tokens that are
-    /// not in the vocabulary are left out.
+    /// vocabulary, twice the number of its occurrences in the output, plus one if it occurs in the prompt.
+    /// Tokens outside the vocabulary are omitted.
     pub fn row(&self, vocabulary: usize) -> Vec<i32> {
         let mut row = vec![0; vocabulary];
         for (&token, &code) in &self.codes {

@@ -1,43 +1,43 @@
-//! Drawing of a token from logits on the host, in float64: the reference for devices.
+//! Sampling of a token from logits on the host, in f64. This is the reference for devices.
 //!
-//! In: logits, [`Sampling`] and the tokens of the text so far. Out: the distribution that is drawn from,
-//! and the draw. Always holds: equal arguments give the same token; excluded tokens have probability 0
-//! exactly.
+//! In: logits, [`Sampling`] and the tokens of the text so far. Out: the distribution to draw from, and the
+//! drawn token. Always holds: equal arguments yield the same token; excluded tokens have a probability of
+//! exactly 0.
 
 use super::{Past, Sampling, SamplingError};
 use gradloom_core::philox::philox4x32;
 
-/// Sets the counters of generation apart from those of data and random tensors.
+/// Separates the counters of generation from those of data and of random tensors.
 const DOMAIN: u32 = 0x7465_7874;
 
-/// Purpose of a random number. Numbers of different purposes are independent, also at one position.
+/// Purpose of a random number. Numbers for different purposes are independent even at the same position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Draw {
-    /// A token from a model's distribution.
+    /// Draw of a token from a model's distribution.
     Token = 0,
-    /// The acceptance of a drafted token.
+    /// Acceptance of a drafted token.
     Accept = 1,
-    /// A token in place of a rejected one, or after accepted ones.
+    /// Draw of a token that replaces a rejected one or follows the accepted ones.
     Correction = 2,
 }
 
 impl Sampling {
-    /// Draws the token at a position of the generated text from the logits of all tokens.
+    /// Draws the token at `position` of the generated text from the logits of all tokens.
     ///
     /// # Errors
-    /// As [`Sampling::probabilities`].
+    /// Returns an error in the same cases as [`Sampling::probabilities`].
     pub fn choose(&self, logits: &[f32], past: &Past, position: u64) -> Result<usize, SamplingError> {
         let probabilities = self.probabilities(logits, past)?;
         Ok(draw(&probabilities, self.uniform(position, Draw::Token)))
     }
 
-    /// Returns the probability of each token, given all logits. At temperature 0 it is 1 for the likeliest
-    /// token.
+    /// Returns the probability of each token, given all logits. At temperature 0, the most likely token has
+    /// probability 1.
     ///
     /// # Errors
-    /// When the settings are out of range, a bias is for a token that is not there, a logit is NaN or
-    /// positive infinity (negative infinity excludes a token), or no token is left.
+    /// Returns an error if a setting is out of range, a bias is for a token outside the vocabulary, a logit
+    /// is NaN or positive infinity (negative infinity excludes a token), or no token remains.
     pub fn probabilities(&self, logits: &[f32], past: &Past) -> Result<Vec<f64>, SamplingError> {
         self.validate()?;
         let values = self.adjusted(logits, past)?;
@@ -80,7 +80,7 @@ impl Sampling {
         Ok(weights)
     }
 
-    /// Returns the logits after biases and penalties.
+    /// Returns the logits with biases and penalties applied.
     fn adjusted(&self, logits: &[f32], past: &Past) -> Result<Vec<f64>, SamplingError> {
         let broken = |value: f32| value.is_nan() || value == f32::INFINITY;
         if let Some((token, &value)) = logits.iter().enumerate().find(|(_, value)| broken(**value)) {
@@ -95,7 +95,7 @@ impl Sampling {
         }
         if self.has_penalties() {
             for (token, times) in past.tokens() {
-                // The model refuses tokens that it does not have.
+                // The model rejects tokens outside its vocabulary.
                 let Some(id) = place(token) else { continue };
                 let value = &mut values[id];
                 *value = if *value > 0.0 { *value / self.repetition } else { *value * self.repetition };
@@ -107,20 +107,20 @@ impl Sampling {
         Ok(values)
     }
 
-    /// Returns a number in 0..1 for each position and purpose, a multiple of 2^-32.
+    /// Returns the random number for a position and purpose: a multiple of 2^-32 in 0..1.
     pub fn uniform(&self, position: u64, draw: Draw) -> f64 {
         f64::from(self.word(position, draw)) / 4_294_967_296.0
     }
 
-    /// Returns the multiple of 2^-32 that [`Sampling::uniform`] is.
+    /// Returns the random word from which [`Sampling::uniform`] is computed.
     pub(super) fn word(&self, position: u64, draw: Draw) -> u32 {
         let counter = [position as u32, (position >> 32) as u32, draw as u32, DOMAIN];
         philox4x32(counter, [self.seed as u32, (self.seed >> 32) as u32])[1]
     }
 }
 
-/// Returns the inverse of the distribution function at `uniform`, from 0 to below 1: the least id up to
-/// which the weights sum to more than that part of all of them. Weights are not negative, and not all 0.
+/// Returns the inverse of the cumulative distribution at `uniform`, which is in 0..1: the lowest id at which
+/// the cumulative weight exceeds this fraction of the total. Weights must be nonnegative and not all zero.
 pub fn draw(weights: &[f64], uniform: f64) -> usize {
     let target = uniform * weights.iter().sum::<f64>();
     let mut sum = 0.0;
@@ -128,7 +128,7 @@ pub fn draw(weights: &[f64], uniform: f64) -> usize {
         sum += weight;
         sum > target
     });
-    // The product may round up to the whole sum.
+    // The target may be rounded up to the total.
     found.or_else(|| weights.iter().rposition(|&weight| weight > 0.0)).unwrap_or(0)
 }
 
@@ -144,7 +144,7 @@ mod tests {
     }
 
     fn near(count: usize, expected: f64) -> bool {
-        // Five standard deviations of a binomial count.
+        // Five standard deviations of a binomial distribution.
         (count as f64 - expected).abs() < 5.0 * expected.max(1.0).sqrt()
     }
 
@@ -160,7 +160,7 @@ mod tests {
         let counts_1 = counts(&Sampling::default(), &logits);
         assert!(near(counts_1[0], 1000.0) && near(counts_1[1], 2000.0) && near(counts_1[2], 7000.0));
         assert_eq!(counts_1[3], 0);
-        // At temperature 1/2 the probabilities are squared: 1, 4, 49 of 54.
+        // At temperature 1/2 the probabilities are squared: 1, 4 and 49 of 54.
         let cold = counts(&Sampling { temperature: 0.5, ..Sampling::default() }, &logits);
         assert!(near(cold[0], 10_000.0 / 54.0) && near(cold[1], 40_000.0 / 54.0), "{cold:?}");
     }
@@ -170,7 +170,7 @@ mod tests {
         let logits = [5.0f32.ln(), 1.0f32.ln(), 3.0f32.ln(), 1.0f32.ln()];
         let two = counts(&Sampling { top_k: Some(2), ..Sampling::default() }, &logits);
         assert!(near(two[0], 6250.0) && near(two[2], 3750.0) && two[1] + two[3] == 0, "{two:?}");
-        // The first two reach 0.8; of the equal third and fourth, the lower id is kept at 0.85.
+        // The first two tokens have 0.8. At 0.85, the lower id of the equal third and fourth is kept too.
         let nucleus = counts(&Sampling { top_p: 0.8 - 1e-9, ..Sampling::default() }, &logits);
         assert!(nucleus[1] + nucleus[3] == 0 && nucleus[2] > 0, "{nucleus:?}");
         let nucleus = counts(&Sampling { top_p: 0.85, ..Sampling::default() }, &logits);
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn top_p_is_of_what_top_k_left() {
         let logits = [8.0f32.ln(), 4.0f32.ln(), 1.0f32.ln(), 3.0f32.ln()];
-        // Of 16, 12 are less than 0.8; of the 15 that three tokens have, 12 are more than 0.79.
+        // Two tokens have 12 of 16, less than 0.79; of the 15 that three tokens have, 12 are more than 0.79.
         let with = |top_k, top_p| {
             Sampling { top_k, top_p, ..Sampling::default() }.probabilities(&logits, &Past::default()).unwrap()
         };
@@ -261,12 +261,12 @@ mod tests {
         let mut want: Vec<f64> = adjusted.iter().map(|x| (x / 2.0).exp() / total).collect();
         want.push(0.0);
         near_all(&sampling.probabilities(&[4.0, 2.0, 1.0, 0.0, 9.0], &past).unwrap(), &want);
-        // At temperature 0 they count, too.
+        // Biases and penalties also apply at temperature 0.
         let greedy = Sampling { temperature: 0.0, ..sampling };
         assert_eq!(greedy.choose(&[1.0, 2.0, 1.0, 0.5, 9.0], &past, 0), Ok(3));
     }
 
-    /// The order and the formulas of transformers 5.24, by `scripts/oracle/generation.py`.
+    /// Order and formulas match transformers 5.24, as recorded by `scripts/oracle/generation.py`.
     #[test]
     fn distributions_are_those_of_transformers() {
         #[derive(serde::Deserialize)]
@@ -313,7 +313,7 @@ mod tests {
         }
     }
 
-    /// The purposes have numbers of their own, all in 0..1 with 32 bits.
+    /// Each purpose has its own 32-bit random numbers in 0..1.
     #[test]
     fn uniform_numbers_are_apart() {
         let sampling = Sampling { seed: 1 << 40, ..Sampling::default() };

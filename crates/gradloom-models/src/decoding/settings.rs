@@ -1,47 +1,48 @@
-//! Settings that choose the next token in a request, and the errors in them.
+//! Sampling settings of a request, and the errors in them.
 //!
-//! In: numbers from a user. Out: [`Sampling`] that [`Sampling::validate`] accepts, or the first problem with
-//! its remedy. Always holds: accepted settings are finite, but for biases of `-inf`, which exclude a token.
+//! In: numbers from a user. Out: [`Sampling`] that [`Sampling::validate`] accepts, or the first error. Always
+//! holds: accepted settings are finite, except that a bias of `-inf` excludes a token.
 
 use std::collections::BTreeMap;
 
-/// Options for drawing the next token. They apply in this order, which is that of transformers (where min-p
-/// is last) and of vLLM:
+/// Sampling settings. They apply in this order, which is that of vLLM and of transformers (where min-p is
+/// last):
 ///
-/// 1. `bias` is added;
-/// 2. `repetition`, then `presence` and `frequency`, lower the logits of tokens that the text has;
+/// 1. `bias` is added to the logits;
+/// 2. `repetition`, then `presence` and `frequency`, lower the logits of tokens that occur in the text;
 /// 3. `temperature` divides the logits;
-/// 4. `top_k`, then `top_p` of what is left, then `min_p` exclude the unlikely.
+/// 4. `top_k`, then `top_p` of the remaining tokens, then `min_p` exclude unlikely tokens.
 ///
-/// Of equal logits the lower id counts as the likelier. The draw is the inverse of the distribution function
-/// over the tokens that are left, in the order of their ids, at [`Sampling::uniform`].
+/// Of equal logits, the lower id counts as more likely. The draw is the inverse of the cumulative
+/// distribution over the remaining tokens, in order of their ids, at [`Sampling::uniform`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampling {
-    /// Logits are divided by it: below 1 likely tokens become likelier. At 0 the likeliest token is taken.
+    /// Divisor of the logits. Values below 1 make likely tokens more likely; 0 always chooses the most likely
+    /// token.
     pub temperature: f64,
-    /// Only this many of the likeliest tokens can be drawn.
+    /// Number of most likely tokens to draw from, or `None` for all.
     pub top_k: Option<usize>,
-    /// Only the likeliest tokens that together reach this probability can be drawn: nucleus sampling,
-    /// Holtzman et al. (2020).
+    /// Nucleus sampling (Holtzman et al., 2020): the minimum total probability of the most likely tokens to
+    /// draw from. 1 keeps all tokens.
     pub top_p: f64,
-    /// Only tokens can be drawn that are at least this many times as likely as the likeliest one: Nguyen et
-    /// al., "Turning Up the Heat: Min-p Sampling" (2024). 0 allows all.
+    /// Minimum probability of a token relative to the most likely one: Nguyen et al., "Turning Up the Heat:
+    /// Min-p Sampling" (2024). 0 keeps all tokens.
     pub min_p: f64,
-    /// Logits of tokens in the prompt or the output are divided by it where they are positive, and multiplied
-    /// by it elsewhere: Keskar et al., "CTRL" (2019). 1 changes nothing, above 1 avoids repetition.
+    /// Divisor of the positive logits, and factor of the others, for tokens that occur in the prompt or
+    /// output: Keskar et al., "CTRL" (2019). 1 has no effect; values above 1 discourage repetition.
     pub repetition: f64,
-    /// Subtracted from the logit of each token that the output has.
+    /// Penalty subtracted from the logit of each token that occurs in the output.
     pub presence: f64,
-    /// Subtracted from the logit of each token as often as the output has it.
+    /// Penalty subtracted from the logit of each token for each of its occurrences in the output.
     pub frequency: f64,
-    /// Added to the logits of these tokens, by id; `-inf` excludes a token.
+    /// Values added to the logits, by token id. `-inf` excludes a token.
     pub bias: BTreeMap<i32, f64>,
     /// Seed of the draws.
     pub seed: u64,
 }
 
 impl Default for Sampling {
-    /// Draws from the model's own distribution.
+    /// Returns settings that sample from the model's own distribution.
     fn default() -> Self {
         Self {
             temperature: 1.0,
@@ -57,13 +58,13 @@ impl Default for Sampling {
     }
 }
 
-/// Settings or logits that no token can be drawn from.
+/// An error in the settings or logits that makes sampling impossible.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SamplingError {
-    /// The temperature is negative or not a number.
+    /// The temperature is negative or not finite.
     #[error("temperature {0} is not a number from 0 up")]
     Temperature(f64),
-    /// `top_k` is 0, so no token would be left.
+    /// `top_k` is 0, which excludes all tokens.
     #[error("top-k 0 leaves no token")]
     TopK,
     /// `top_p` is not a probability above 0.
@@ -72,13 +73,13 @@ pub enum SamplingError {
     /// `min_p` is not a probability.
     #[error("min-p {0} is not from 0 to 1")]
     MinP(f64),
-    /// The repetition penalty is not a positive number.
+    /// The repetition penalty is not positive and finite.
     #[error("repetition penalty {0} is not a number above 0")]
     Repetition(f64),
-    /// The presence penalty is not a number.
+    /// The presence penalty is not finite.
     #[error("presence penalty {0} is not a finite number")]
     Presence(f64),
-    /// The frequency penalty is not a number.
+    /// The frequency penalty is not finite.
     #[error("frequency penalty {0} is not a finite number")]
     Frequency(f64),
     /// A bias is NaN or positive infinity.
@@ -86,29 +87,29 @@ pub enum SamplingError {
     Bias {
         /// The token.
         token: i32,
-        /// Its bias.
+        /// The bias.
         value: f64,
     },
-    /// A bias of a token that the model does not have.
+    /// A bias is for a token outside the vocabulary.
     #[error("a bias for token {token}, and the model has {vocabulary} tokens")]
     BiasToken {
         /// The token.
         token: i32,
-        /// The number of tokens.
+        /// Size of the vocabulary.
         vocabulary: usize,
     },
-    /// The model's output is broken.
+    /// The model produced a logit that is NaN or positive infinity.
     #[error("the model's logits are not numbers (token {token} has {value})")]
     NotFinite {
-        /// The first token whose logit is NaN or positive infinity.
+        /// Id of the first such token.
         token: usize,
         /// The logit.
         value: f32,
     },
-    /// Every logit is `-inf`, by itself or by its bias.
+    /// Every logit is `-inf`, from the model or because of its bias.
     #[error("every token is excluded: all logits are -inf, by themselves or by their bias")]
     Excluded,
-    /// There are no logits to choose from.
+    /// The model produced no logits.
     #[error("the model gives no logits")]
     Empty,
 }
@@ -135,7 +136,8 @@ impl Sampling {
     /// Checks that tokens can be drawn with these settings.
     ///
     /// # Errors
-    /// The first setting that is out of range. Numbers are judged as the f32 that devices compute with.
+    /// Returns an error for the first setting that is out of range. Values are checked after conversion to
+    /// the f32 that devices compute with.
     pub fn validate(&self) -> Result<(), SamplingError> {
         let finite = |value: f64| (value as f32).is_finite();
         let check = |holds: bool, error: SamplingError| if holds { Ok(()) } else { Err(error) };
@@ -156,7 +158,7 @@ impl Sampling {
         Ok(())
     }
 
-    /// Returns whether the text so far changes what is drawn.
+    /// Returns `true` if a penalty is set, so that the distribution depends on the text so far.
     pub fn has_penalties(&self) -> bool {
         self.repetition != 1.0 || self.presence != 0.0 || self.frequency != 0.0
     }

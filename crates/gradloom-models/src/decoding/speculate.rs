@@ -1,65 +1,65 @@
-//! Speculative decoding: acceptance of drafted tokens by a larger model, and the token that follows them.
+//! Speculative decoding: acceptance of drafted tokens by a larger model, and choice of the token that follows
+//! them.
 //!
-//! In: tokens that a draft model drew, the distributions that it drew them from, and those of the target
-//! model at the same places, all after temperature and truncation
-//! ([`Sampling::probabilities`](super::Sampling::probabilities)). Out: the number of tokens that are kept,
-//! and the next one. Always holds: the tokens have exactly the distribution of the target model's own:
-//! Leviathan, Kalman and Matias, "Fast Inference from Transformers via Speculative Decoding" (2023),
-//! algorithm 1 and appendix A.1; Chen et al., "Accelerating Large Language Model Decoding with Speculative
-//! Sampling" (2023).
+//! In: tokens drawn by a draft model, the distributions that they were drawn from, and those of the target
+//! model at the same positions, all after temperature and truncation
+//! ([`Sampling::probabilities`](super::Sampling::probabilities)). Out: the number of accepted tokens, and the
+//! next token. Always holds: the tokens have exactly the target model's distribution: Leviathan, Kalman and
+//! Matias, "Fast Inference from Transformers via Speculative Decoding" (2023), algorithm 1 and appendix A.1;
+//! Chen et al., "Accelerating Large Language Model Decoding with Speculative Sampling" (2023).
 
 use super::sampling::draw;
 
 /// Result of verifying a draft against the target model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted {
-    /// Number of drafted tokens that are kept.
+    /// Number of accepted tokens.
     pub count: usize,
-    /// The token that follows them.
+    /// Token that follows the accepted ones.
     pub next: usize,
 }
 
-/// Arguments that do not belong together.
+/// An error in the arguments of [`speculate`].
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SpeculationError {
-    /// A distribution is missing, or there are too many.
+    /// The number of distributions does not match the number of drafted tokens.
     #[error("{drafted} drafted tokens with {draft} draft and {target} target distributions")]
     Places {
-        /// Drafted tokens.
+        /// Number of drafted tokens.
         drafted: usize,
-        /// Distributions of the draft model.
+        /// Number of distributions of the draft model.
         draft: usize,
-        /// Distributions of the target model.
+        /// Number of distributions of the target model.
         target: usize,
     },
     /// The models have different vocabularies.
     #[error("at place {place} the draft model has {draft} tokens, the target model {target}")]
     Vocabulary {
-        /// The place, counted from the first drafted token.
+        /// Position, counted from the first drafted token.
         place: usize,
-        /// Tokens of the draft model.
+        /// Vocabulary size of the draft model.
         draft: usize,
-        /// Tokens of the target model.
+        /// Vocabulary size of the target model.
         target: usize,
     },
-    /// A token that the draft model cannot have drawn.
+    /// The draft model cannot have drawn the token.
     #[error(
         "token {token} is drafted at place {place}, where the draft gives it the probability {probability}"
     )]
     Impossible {
-        /// The place.
+        /// Position of the token.
         place: usize,
-        /// The token.
+        /// Id of the token.
         token: usize,
-        /// Probability of the token by the draft model; 0 if the token is not in its vocabulary.
+        /// Probability of the token in the draft model; 0 if it is not in the vocabulary.
         probability: f64,
     },
-    /// A number is not a probability, or a row has none above 0.
+    /// A target distribution contains a value that is not a probability, or no value above 0.
     #[error("the target distribution at place {place} is not one: it sums to {sum}")]
     Distribution {
-        /// The place.
+        /// Position of the distribution.
         place: usize,
-        /// The sum.
+        /// Sum of the distribution.
         sum: f64,
     },
 }
@@ -76,18 +76,19 @@ impl SpeculationError {
     }
 }
 
-/// Decides on `drafted` tokens of the draft model. `draft` has the distribution that each was drawn from,
-/// `target` the target model's at the same places and one more, behind the last token. `accept` gives a
-/// number in 0..1 for a place, `correct` another one: independent of each other and of the numbers that the
-/// draft was drawn with, such as those of [`Draw::Accept`](super::Draw::Accept) and
-/// [`Draw::Correction`](super::Draw::Correction).
+/// Decides which of the `drafted` tokens to accept. `draft` has the distribution that each was drawn from;
+/// `target` has those of the target model at the same positions, and one more for the position after the last
+/// token. `accept` and `correct` return a random number in 0..1 for a position. The numbers must be
+/// independent of each other and of those that the draft was drawn with;
+/// [`Draw::Accept`](super::Draw::Accept) and [`Draw::Correction`](super::Draw::Correction) are meant for
+/// them.
 ///
-/// The token x is kept with probability min(1, target(x) / draft(x)). The first one that is not kept is
-/// replaced by a draw from max(0, target - draft), and the drafted tokens behind it are dropped. If all are
-/// kept, the next token is drawn from the last distribution.
+/// Token x is accepted with probability min(1, target(x) / draft(x)). The first rejected token is replaced by
+/// a draw from max(0, target - draft), and the drafted tokens after it are discarded. If all are accepted,
+/// the next token is drawn from the last distribution.
 ///
 /// # Errors
-/// When the arguments do not belong together. Nothing is decided then.
+/// Returns an error if the arguments are inconsistent.
 pub fn speculate(
     drafted: &[usize],
     draft: &[impl AsRef<[f64]>],
@@ -102,7 +103,7 @@ pub fn speculate(
             continue;
         }
         let left: Vec<f64> = p.iter().zip(q).map(|(p, q)| (p - q).max(0.0)).collect();
-        // Where both are the same but for rounding, nothing may be left.
+        // If the distributions are equal except for rounding, no weight may remain.
         let from = if left.iter().any(|&weight| weight > 0.0) { &left } else { p };
         return Ok(Accepted { count: place, next: draw(from, correct(place)) });
     }
@@ -143,15 +144,15 @@ fn check(
 mod tests {
     use super::*;
 
-    /// Numbers of which every threshold of the tests is a multiple.
+    /// Number of cells in the unit interval. Every threshold in the tests is a multiple of 1 / `GRID`.
     const GRID: usize = 60;
 
     fn middle(cell: usize) -> f64 {
         (cell as f64 + 0.5) / GRID as f64
     }
 
-    /// Returns the exact distribution of the outcomes of one place: every drafted token by its probability,
-    /// every uniform number by the middle of its cell, between the thresholds.
+    /// Returns the exact distribution of the outcomes at one position: drafted tokens are weighted by their
+    /// probability, and random numbers are the midpoints of the cells between thresholds.
     fn marginal(draft: &[f64], target: &[f64], next: &[f64]) -> Vec<f64> {
         let mut first = vec![0.0; target.len()];
         for (token, &q) in draft.iter().enumerate().filter(|(_, q)| **q > 0.0) {
@@ -174,7 +175,8 @@ mod tests {
 
     #[test]
     fn the_first_token_has_the_targets_distribution() {
-        // Ratios below 1 are 1/2, 1/3, 2/3, 3/4, 0; what is left is shared in parts of 1/5, 1/4, 1/3, 1/2.
+        // Ratios below 1 are 1/2, 1/3, 2/3, 3/4 and 0; the remaining weight is divided into parts of 1/5,
+        // 1/4, 1/3 and 1/2.
         let pairs: [(&[f64], &[f64]); 7] = [
             (&[0.5, 0.25, 0.25], &[0.25, 0.25, 0.5]),
             (&[0.75, 0.25, 0.0], &[0.25, 0.5, 0.25]),
@@ -189,13 +191,13 @@ mod tests {
         }
     }
 
-    /// Two drafted tokens, each distribution by the tokens before it: the joint distribution of the first two
-    /// tokens that come out is the target's, also where the second comes from the next call.
+    /// Drafts two tokens with context-dependent distributions. The joint distribution of the first two output
+    /// tokens is the target's, even if the second one comes from the next call.
     #[test]
     fn two_tokens_have_the_targets_joint_distribution() {
         let draft = [[0.5, 0.5], [0.8, 0.2], [0.5, 0.5]];
         let target = [[0.25, 0.75], [0.4, 0.6], [0.9, 0.1]];
-        // Row 0 is the first place; row 1 + t is what follows the token t.
+        // Row 0 is the first position; row 1 + t is the position after token t.
         let mut joint = [[0.0; 2]; 2];
         const CELLS: usize = 20;
         let middle = |cell: usize| (cell as f64 + 0.5) / CELLS as f64;
@@ -244,7 +246,7 @@ mod tests {
                 assert_eq!(done, Ok(Accepted { count, next }));
             }
         }
-        // Without a draft it is a draw from the target.
+        // Without drafted tokens, the next token is drawn from the target.
         let none: [[f64; 4]; 0] = [];
         assert_eq!(speculate(&[], &none, &[[0.25; 4]], |_| 0.0, |_| 0.6), Ok(Accepted { count: 0, next: 2 }));
     }

@@ -1,39 +1,40 @@
-//! The way of a step's tokens to the next step, which need not wait until the host has read them.
+//! Transfer of a step's tokens to the next step on the device, without waiting for the host.
 
 use gradloom_core::ir::DType;
 use gradloom_core::nn::State;
 use gradloom_core::trace::Tensor;
 
-/// The token that each row chose last: a state, i32 `[rows]`. Programs that share it go on from each other's
-/// tokens.
+/// The last token chosen for each row: a state, i32 `[rows]`. Programs that share it continue from each
+/// other's tokens.
 #[derive(Debug)]
 pub struct LastTokens(State);
 
 impl LastTokens {
-    /// The id that stands for the token that its row chose in the step before.
+    /// Id that represents the token chosen for the same row in the previous step.
     pub const ID: i32 = -1;
 
-    /// Makes the state of so many rows, under a name.
+    /// Creates a named state for `rows` rows.
     pub fn new(rows: usize, name: impl Into<String>) -> Self {
         Self(State::new([rows], DType::I32, 0.0).in_place().named(name.into()))
     }
 
-    /// Returns ids, i32 `[rows, 1]`, in which [`LastTokens::ID`] is replaced.
+    /// Replaces each [`LastTokens::ID`] in `ids`, i32 `[rows, 1]`, by the row's last token.
     #[track_caller]
     #[must_use]
     pub fn resolve(&self, ids: Tensor) -> Tensor {
         ids.eq(Self::ID).select(self.0.tensor().unsqueeze(1), ids)
     }
 
-    /// Makes the program in which this is called create the state, unless another one needed it before.
+    /// Registers the state in the program that is being traced, which creates it unless another program
+    /// already has.
     #[track_caller]
     pub fn declare(&self) {
-        // An update without effect, for which nothing is launched; a state that is only looked up is dropped.
+        // An update without effect launches nothing, whereas a state that is only read would be dropped.
         self.0.set(self.0.tensor());
     }
 
-    /// Keeps the tokens of this step, i32 `[rows]`, for the next one. In place of none, which is -1, it keeps
-    /// token 0, so that the next step has one to read.
+    /// Stores the tokens of this step, i32 `[rows]`, for the next one. A row without a token (-1) stores 0,
+    /// so that the next step has a valid id.
     #[track_caller]
     pub fn keep(&self, tokens: Tensor) {
         self.0.set(tokens.maximum(0));
@@ -48,7 +49,7 @@ mod tests {
     use gradloom_cpu::CpuDevice as _;
     use gradloom_runtime::{Device, Infer, Session};
 
-    /// Programs that share it go on from each other, known ids stay, and a row without a token gives token 0.
+    /// Programs share the state, known ids are unchanged, and a row without a token stores token 0.
     #[test]
     fn rows_go_on_from_what_they_chose() {
         let session = Session::new(Linear::new(1, 1), &Device::cpu(), 0).unwrap();

@@ -1,18 +1,18 @@
-//! The choice of the next token in traced ops, so that a step of decoding leaves only tokens to the host.
+//! Sampling in traced ops, so that a decoding step transfers only tokens to the host.
 //!
-//! In: logits `[rows, vocabulary]`, and for each row the settings of its request. Out: a token for each row,
-//! with log-probabilities where they are wanted. Always holds: a row's token depends on its own logits,
-//! settings, seed and position alone; it is the one that [`Sampling::choose`] gives, but where rounding to
-//! f32 moves a logit or the draw across a bound. The host gives the random word that seed and position make:
-//! traced, its ten rounds would be more ops than the rest of the choice, and of many models.
+//! In: logits `[rows, vocabulary]`, and the settings of each row's request. Out: a token for each row, with
+//! log-probabilities if requested. Always holds: a row's token depends only on its own logits, settings, seed
+//! and position; it is the token that [`Sampling::choose`] returns, unless rounding to f32 moves a logit or
+//! the draw across a threshold. The host computes the random word from seed and position: traced, its ten
+//! rounds would take more ops than the rest of the sampling, and more than many a model.
 //!
-//! Nothing is sorted. Top-k and top-p are bounds on the distance from the likeliest logit, and the draw is a
-//! bound on the id; each is found by bisection, a pass over the row for each bit: for 50,257 tokens 30 passes
-//! for top-k, 30 for top-p, 16 for ties at the bound and 16 for the draw. Fusion makes one to three launches
-//! of them, in which a row is read by one workgroup and stays in its cache, and which write a few numbers of
-//! each row, two bools for each token, and the logits where they are adjusted. A sort of as many elements is
-//! 24 dispatches on a GPU, each of which goes through keys and indices in memory, and running sums, their
-//! search and the way back to ids follow.
+//! Nothing is sorted. Top-k and top-p are thresholds on the distance from the largest logit, and the draw is
+//! a threshold on the id. Each is found by bisection, with one pass over the row per bit: for 50,257 tokens
+//! 30 passes for top-k, 30 for top-p, 16 for ties at the threshold and 16 for the draw. Fusion combines them
+//! into one to three launches in which one workgroup reads a row, which stays in its cache. They write a few
+//! numbers per row, two bools per token, and the logits if they are adjusted. Sorting as many elements takes
+//! 24 dispatches on a GPU, each of which reads and writes keys and indices in memory, followed by prefix
+//! sums, their search, and the mapping back to ids.
 
 mod cut;
 mod last;
@@ -25,59 +25,59 @@ use gradloom_core::trace::{Tensor, full, iota};
 pub use last::LastTokens;
 use search::greatest;
 
-/// Settings that the rows of a program may use. The program is traced for these, and those that are left
-/// out cost nothing. Also serves as the key of compiled programs.
+/// Settings that the rows of a program may use, and the key of compiled programs. Settings that no row uses
+/// are not traced and cost nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Choices {
-    /// Every row takes the likeliest token, whatever its temperature.
+    /// True if every row takes the most likely token, whatever its temperature.
     pub greedy_only: bool,
-    /// Rows may have [`Sampling::top_k`].
+    /// True if rows may have [`Sampling::top_k`].
     pub top_k: bool,
-    /// Rows may have [`Sampling::top_p`].
+    /// True if rows may have [`Sampling::top_p`].
     pub top_p: bool,
-    /// Rows may have [`Sampling::min_p`].
+    /// True if rows may have [`Sampling::min_p`].
     pub min_p: bool,
-    /// Number of likeliest tokens whose log-probabilities are returned, besides the chosen token's; `None`
-    /// for no log-probabilities.
+    /// Number of most likely tokens whose log-probabilities are returned in addition to the chosen token's,
+    /// or `None` for no log-probabilities at all.
     pub logprobs: Option<usize>,
 }
 
-/// The rows' settings as tensors.
+/// Settings of the rows as tensors.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows {
-    /// f32 `[rows, Sampling::NUMBERS]`: of each row [`Sampling::numbers`].
+    /// [`Sampling::numbers`] of each row, f32 `[rows, Sampling::NUMBERS]`.
     pub numbers: Tensor,
-    /// u32 `[rows, Sampling::WORDS]`: of each row [`Sampling::words`].
+    /// [`Sampling::words`] of each row, u32 `[rows, Sampling::WORDS]`.
     pub words: Tensor,
-    /// i32 `[rows, vocabulary]`: of each row [`Past::row`]. Without it there are no penalties.
+    /// [`Past::row`] of each row, i32 `[rows, vocabulary]`, or `None` for no penalties.
     pub past: Option<Tensor>,
-    /// f32 `[rows, vocabulary]`: of each row [`Sampling::biases`]. Without it there are no biases.
+    /// [`Sampling::biases`] of each row, f32 `[rows, vocabulary]`, or `None` for no biases.
     pub bias: Option<Tensor>,
 }
 
-/// The tokens.
+/// Chosen tokens.
 #[derive(Clone, Copy, Debug)]
 pub struct Chosen {
-    /// i32 `[rows]`. -1 where a logit is NaN or infinite, also after biases and penalties, or all tokens are
-    /// excluded.
+    /// Token of each row, i32 `[rows]`. It is -1 if a logit is NaN or positive infinity, even if only because
+    /// of biases and penalties, or if all tokens are excluded.
     pub token: Tensor,
-    /// Log-probabilities, if [`Choices::logprobs`] asks for them.
+    /// Log-probabilities, if [`Choices::logprobs`] requests them.
     pub logprobs: Option<Logprobs>,
 }
 
-/// Natural logarithms of probabilities that the model itself gives: without penalties, biases, temperature
-/// and truncation.
+/// Natural logarithms of the model's own probabilities, before penalties, biases, temperature and truncation.
 #[derive(Clone, Copy, Debug)]
 pub struct Logprobs {
-    /// f32 `[rows]`: of the token; NaN where it is -1.
+    /// Log-probability of the chosen token, f32 `[rows]`; NaN if the token is -1.
     pub token: Tensor,
-    /// f32 `[rows, n]`: of the likeliest tokens, the likeliest first.
+    /// Log-probabilities of the most likely tokens, descending, f32 `[rows, n]`.
     pub top: Tensor,
-    /// i32 `[rows, n]`: their ids.
+    /// Ids of these tokens, i32 `[rows, n]`.
     pub ids: Tensor,
 }
 
-/// Temperatures above 0 are not below this: logits that differ at all then differ by more than any draw sees.
+/// Minimum of temperatures above 0. With it, any difference between two logits already excludes the lower
+/// one.
 const LEAST_TEMPERATURE: f64 = 1e-30;
 
 impl Sampling {
@@ -96,8 +96,8 @@ impl Sampling {
             .map(|x| x as f32)
     }
 
-    /// Returns a row of [`Rows::words`] for the token at a position of the generated text: the random word
-    /// of the draw, and the number of tokens that are kept.
+    /// Returns a row of [`Rows::words`] for the token at a position of the generated text: the random word of
+    /// the draw, and `top_k`.
     pub fn words(&self, position: u64) -> [u32; Self::WORDS] {
         let top_k = self.top_k.map_or(u32::MAX, |k| u32::try_from(k).unwrap_or(u32::MAX));
         [self.word(position, Draw::Token), top_k]
@@ -106,7 +106,7 @@ impl Sampling {
     /// Returns a row of [`Rows::bias`].
     ///
     /// # Errors
-    /// When a token is not in the vocabulary.
+    /// Returns an error if a token is not in the vocabulary.
     pub fn biases(&self, vocabulary: usize) -> Result<Vec<f32>, SamplingError> {
         let mut row = vec![0.0; vocabulary];
         for (&token, &bias) in &self.bias {
@@ -118,7 +118,7 @@ impl Sampling {
 }
 
 impl Past {
-    /// Returns [`Rows::past`] after these tokens of the output, i32 `[rows]`; -1 adds nothing.
+    /// Returns [`Rows::past`] with the output tokens `token`, i32 `[rows]`, added; -1 adds nothing.
     #[track_caller]
     #[must_use]
     pub fn after(past: Tensor, token: Tensor) -> Tensor {
@@ -128,7 +128,7 @@ impl Past {
 }
 
 impl Choices {
-    /// Returns the settings that these rows use, without log-probabilities.
+    /// Returns the settings that any of these rows uses, without log-probabilities.
     pub fn of<'a>(rows: impl IntoIterator<Item = &'a Sampling>) -> Self {
         let none = Self { greedy_only: true, ..Self::default() };
         let draws = rows.into_iter().filter(|sampling| sampling.temperature != 0.0);
@@ -141,8 +141,8 @@ impl Choices {
         })
     }
 
-    /// Traces the choice from `logits`, f32 `[rows, vocabulary]`, for settings that
-    /// [`Sampling::validate`] accepts. A vocabulary has less than 2^30 tokens.
+    /// Traces the sampling from `logits`, f32 `[rows, vocabulary]`, for settings that [`Sampling::validate`]
+    /// accepts. The vocabulary must have fewer than 2^30 tokens.
     #[track_caller]
     #[must_use]
     pub fn choose(&self, logits: Tensor, rows: Rows) -> Chosen {
@@ -181,7 +181,7 @@ impl Choices {
     }
 }
 
-/// Returns the logits after biases and penalties.
+/// Returns the logits with biases and penalties applied.
 #[track_caller]
 fn adjusted(logits: Tensor, rows: Rows, repetition: Tensor, presence: Tensor, frequency: Tensor) -> Tensor {
     let logits = rows.bias.map_or(logits, |bias| logits + bias);
@@ -192,9 +192,9 @@ fn adjusted(logits: Tensor, rows: Rows, repetition: Tensor, presence: Tensor, fr
     past.gt(0).select(repeated, logits) - lowered
 }
 
-/// Returns the id of each row, i32 `[rows, 1]`, up to which the weights sum to more than the part
-/// `random / 2^32` of all of them. The weights are rounded to whole numbers that sum to about 2^31: these
-/// add up to the same sum in any order, so the draw does not depend on how a device adds.
+/// Returns the drawn id of each row, i32 `[rows, 1]`: the lowest one at which the cumulative weight exceeds
+/// the fraction `random / 2^32` of the total. The weights are rounded to integers with a sum of about 2^31,
+/// because integer sums do not depend on the order in which a device adds them.
 #[track_caller]
 fn draw(weights: Tensor, ids: Tensor, random: Tensor) -> Tensor {
     const ALL: f64 = 2_147_483_648.0;
@@ -205,7 +205,7 @@ fn draw(weights: Tensor, ids: Tensor, random: Tensor) -> Tensor {
     greatest(search::bits(vocabulary), random, |id| ids.lt(id).select(whole, 0).sum_keep(1).le(target))
 }
 
-/// Returns the high 32 bits of products of u32, made of products of 16 bits.
+/// Returns the high 32 bits of the products of u32, computed from 16-bit products.
 #[track_caller]
 fn high_product(a: Tensor, b: Tensor) -> Tensor {
     const LOW: i32 = 0xffff;
