@@ -29,7 +29,7 @@ pub enum AnyConfigError {
 }
 
 impl AnyConfigError {
-    /// Returns the remedy.
+    /// Returns a suggestion for fixing the error.
     pub fn remedy(&self) -> String {
         match self {
             Self::Gpt2(error) => error.remedy(),

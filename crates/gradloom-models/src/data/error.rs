@@ -116,7 +116,7 @@ pub enum DataError {
 }
 
 impl DataError {
-    /// Returns the remedy.
+    /// Returns a suggestion for fixing the error.
     pub fn remedy(&self) -> String {
         match self {
             DataError::Missing { .. } => "check the spelling".to_string(),

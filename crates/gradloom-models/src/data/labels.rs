@@ -98,7 +98,7 @@ pub enum LabelError {
 }
 
 impl LabelError {
-    /// Returns the remedy.
+    /// Returns a suggestion for fixing the error.
     pub fn remedy(&self) -> String {
         match self {
             Self::Rows { .. } => "give whole rows, and the number of tokens of one".to_string(),

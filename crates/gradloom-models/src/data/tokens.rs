@@ -29,7 +29,7 @@ impl Tokens {
         }
     }
 
-    /// Returns whether there are no tokens.
+    /// Returns `true` if there are no tokens.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -69,7 +69,7 @@ pub enum BeamError {
 }
 
 impl BeamError {
-    /// Returns the remedy.
+    /// Returns a suggestion for fixing the error.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::Nothing { .. } => "search with at least one beam, for at least one token",

@@ -115,7 +115,7 @@ pub enum SamplingError {
 }
 
 impl SamplingError {
-    /// Returns the remedy.
+    /// Returns a suggestion for fixing the error.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::Temperature(_) => "0 takes the likeliest token, 1 follows the model, above 1 gets wilder",

@@ -65,7 +65,7 @@ pub enum SpeculationError {
 }
 
 impl SpeculationError {
-    /// Returns the remedy.
+    /// Returns a suggestion for fixing the error.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::Places { .. } => "give a draft distribution for each drafted token, and one target more",

@@ -1,30 +1,30 @@
-//! Text that ends where one of several strings appears.
+//! Detection of stop strings in generated text.
 //!
-//! In: the bytes of tokens as they come. Out: text that can be shown. Always holds: the text returned so
-//! far has no stop string and no start of one that a later byte could complete; all pieces together are the
-//! text before the first stop string, wherever the bytes were cut.
+//! In: the bytes of tokens as they are generated. Out: text that can be shown. Always holds: the text
+//! returned so far contains no stop string and no prefix of one that further bytes could complete; the
+//! concatenated pieces are the text before the first stop string, however the bytes were split.
 
 use super::Utf8Stream;
 
-/// Looks for stop strings in text that comes in pieces.
+/// Searches for stop strings in text that arrives in pieces.
 #[derive(Clone, Debug, Default)]
 pub struct StopStream {
     stops: Vec<String>,
     bytes: Utf8Stream,
-    /// Characters that may be the start of a stop string.
+    /// Characters that may be the beginning of a stop string.
     held: String,
     found: Option<usize>,
 }
 
 impl StopStream {
-    /// Makes a text that ends before the first of these strings. Empty ones are ignored.
+    /// Creates a stream that ends before the first of the stop strings. Empty strings are ignored.
     pub fn new(stops: &[impl AsRef<str>]) -> Self {
         let stops = stops.iter().map(|stop| stop.as_ref().to_string()).collect();
         Self { stops, ..Self::default() }
     }
 
-    /// Adds the bytes of a token; returns the text that cannot be part of a stop string any more. Once the
-    /// text has ended, bytes are ignored.
+    /// Appends the bytes of a token and returns the text that can no longer be part of a stop string. Bytes
+    /// after the end of the text are ignored.
     pub fn push(&mut self, bytes: &[u8]) -> String {
         if self.found.is_some() {
             return String::new();
@@ -33,12 +33,12 @@ impl StopStream {
         self.take(&text)
     }
 
-    /// Returns the stop string that ended the text, as an index into those given; `None` if none did.
+    /// Returns the index of the stop string that ended the text, if one did.
     pub fn stopped(&self) -> Option<usize> {
         self.found
     }
 
-    /// Returns the rest of the text, when no more bytes will come.
+    /// Returns the remaining text. Call it after the last token.
     pub fn finish(&mut self) -> String {
         if self.found.is_some() {
             return String::new();
@@ -51,11 +51,11 @@ impl StopStream {
         text
     }
 
-    /// Adds characters; returns those that can be shown.
+    /// Appends characters and returns those that can be shown.
     fn take(&mut self, text: &str) -> String {
         self.held.push_str(text);
         let stops = || self.stops.iter().enumerate().filter(|(_, stop)| !stop.is_empty());
-        // The one that is complete first ends the text, of these the longest, which begins first.
+        // The stop string that is completed first ends the text; of several, the longest, which begins first.
         let found = stops()
             .filter_map(|(i, stop)| self.held.find(stop.as_str()).map(|start| (start + stop.len(), start, i)))
             .min();
@@ -82,7 +82,7 @@ impl StopStream {
 mod tests {
     use super::*;
 
-    /// Returns the text before the stop string that is complete first, character by character.
+    /// Returns the text before the stop string that is completed first, checking after every character.
     fn reference(text: &str, stops: &[&str]) -> (String, Option<usize>) {
         for (at, c) in text.char_indices() {
             let seen = &text[..at + c.len_utf8()];

@@ -1,33 +1,32 @@
-//! Text from tokens that arrive one by one.
+//! Decoding of text from tokens that arrive one by one.
 
 use super::Utf8Stream;
 use crate::data::{Start, Tokenizer};
 
-/// Collects tokens and returns the text that they complete: all pieces together are
-/// [`Tokenizer::decode_all`] of all tokens, with U+FFFD for bytes that are no character.
+/// A decoder that returns the text completed by each token. The concatenated pieces equal
+/// [`Tokenizer::decode_all`] of all tokens, with U+FFFD in place of invalid bytes.
 #[derive(Debug)]
 pub struct TextStream<'t, T: ?Sized> {
     tokenizer: &'t T,
     stream: Utf8Stream,
     bytes: Vec<u8>,
-    /// True if a space that comes next is one that encoding put before the text.
+    /// True if a leading space would be the one that encoding inserted before the text.
     at_start: bool,
 }
 
 impl<'t, T: Tokenizer + ?Sized> TextStream<'t, T> {
-    /// Makes a stream for the tokens of a whole text.
+    /// Creates a stream for the tokens of a whole text.
     pub fn new(tokenizer: &'t T) -> Self {
         Self::from(tokenizer, Start::Text)
     }
 
-    /// Makes a stream for tokens that begin a text or that continue one, such as those that a model writes
-    /// after a prompt.
+    /// Creates a stream for tokens that begin a text or continue one, such as those generated after a prompt.
     pub fn from(tokenizer: &'t T, start: Start) -> Self {
         let at_start = start == Start::Text && tokenizer.adds_a_space();
         Self { tokenizer, stream: Utf8Stream::default(), bytes: Vec::new(), at_start }
     }
 
-    /// Adds a token; returns the characters that are now complete.
+    /// Appends a token and returns the characters that are now complete.
     pub fn push(&mut self, token: i32) -> String {
         self.bytes.clear();
         self.tokenizer.decode(token, &mut self.bytes);
@@ -40,7 +39,7 @@ impl<'t, T: Tokenizer + ?Sized> TextStream<'t, T> {
         self.stream.push(&self.bytes)
     }
 
-    /// Returns the rest of the text, when no more tokens will come.
+    /// Returns the remaining text. Call it after the last token.
     pub fn finish(self) -> String {
         self.stream.finish()
     }

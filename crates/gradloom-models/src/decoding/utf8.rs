@@ -1,13 +1,13 @@
-//! Decodes UTF-8 from bytes that arrive one by one.
+//! Decoding of UTF-8 from bytes that arrive in pieces.
 
-/// Collects bytes and gives the text that they complete, with U+FFFD for what can become no character.
+/// A decoder that returns the text completed by each piece, with U+FFFD in place of invalid bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Utf8Stream {
     pending: Vec<u8>,
 }
 
 impl Utf8Stream {
-    /// Adds bytes; returns the characters that are now complete.
+    /// Appends bytes and returns the characters that are now complete.
     pub fn push(&mut self, bytes: &[u8]) -> String {
         self.pending.extend_from_slice(bytes);
         let mut text = String::new();
@@ -19,7 +19,7 @@ impl Utf8Stream {
             if broken.is_empty() {
                 continue;
             }
-            // Only the end of the bytes may still grow into a character.
+            // Only the last bytes can still become a character.
             if chunks.peek().is_none() && may_continue(broken) {
                 kept = broken.len();
             } else {
@@ -30,13 +30,13 @@ impl Utf8Stream {
         text
     }
 
-    /// Returns the rest of the text, when no more bytes will come.
+    /// Returns the remaining text. Call it after the last piece.
     pub fn finish(self) -> String {
         String::from_utf8_lossy(&self.pending).into_owned()
     }
 }
 
-/// Returns whether the bytes are the beginning of a character that more bytes could complete.
+/// Returns `true` if more bytes could complete these to a character.
 fn may_continue(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
 }

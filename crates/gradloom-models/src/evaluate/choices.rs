@@ -1,4 +1,4 @@
-//! Questions with choices, answered by the likeliest.
+//! Multiple-choice questions, answered by the most likely choice.
 
 use super::question::{Choice, Question};
 use super::scorer::Scorer;
@@ -7,19 +7,19 @@ use gradloom_core::error::Result;
 use gradloom_runtime::Session;
 use std::collections::BTreeMap;
 
-/// Number of questions that a model answers correctly.
+/// Numbers of multiple-choice questions answered correctly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accuracy {
     /// Number of questions.
     pub questions: usize,
-    /// Number of questions whose right choice has the greatest log-probability.
+    /// Number of questions whose right choice has the highest log-probability.
     pub right: usize,
-    /// Number of questions whose right choice has the greatest log-probability for each byte of its text.
+    /// Number of questions whose right choice has the highest log-probability per byte of its text.
     pub right_by_byte: usize,
 }
 
 impl Accuracy {
-    /// Counts right answers, from the scores that [`score_choices`] returns. Of equal scores, the first
+    /// Counts right answers, given the scores from [`score_choices`]. Of equal scores, the first choice
     /// counts.
     pub fn of(questions: &[Question], scores: &[Vec<f64>]) -> Self {
         let mut accuracy = Self { questions: questions.len(), ..Self::default() };
@@ -32,12 +32,13 @@ impl Accuracy {
         accuracy
     }
 
-    /// Returns the share of right answers.
+    /// Returns the fraction of right answers.
     pub fn accuracy(&self) -> f64 {
         self.right as f64 / self.questions as f64
     }
 
-    /// Returns the share of right answers when scores are divided by the bytes of the choices.
+    /// Returns the fraction of right answers when scores are normalized by the length of the choices in
+    /// bytes.
     pub fn accuracy_by_byte(&self) -> f64 {
         self.right_by_byte as f64 / self.questions as f64
     }
@@ -47,15 +48,15 @@ fn best(scores: &[f64]) -> usize {
     (0..scores.len()).reduce(|best, i| if scores[i] > scores[best] { i } else { best }).unwrap_or(0)
 }
 
-/// The shortest texts that a program is compiled for.
+/// Minimum length of texts that a program is compiled for.
 const SHORTEST: usize = 32;
 
 /// Returns the log-probability of each choice of each question, in nats: the sum over the choice's tokens,
-/// each given all tokens before it. About `tokens` tokens are in a run.
+/// each given all tokens before it. A run scores about `tokens` tokens.
 ///
 /// # Errors
-/// When a text is beyond the model's context, when a token is not of the vocabulary, and as [`Scorer::new`]
-/// and [`Scorer::score`].
+/// Returns an error if a text exceeds the model's context or a token is not in the vocabulary, and in the
+/// same cases as [`Scorer::new`] and [`Scorer::score`].
 pub fn score_choices<M: LanguageModel>(
     session: &Session<M>,
     questions: &[Question],
@@ -64,7 +65,7 @@ pub fn score_choices<M: LanguageModel>(
     let context = session.model().sizes().context;
     let mut scores: Vec<Vec<f64>> =
         questions.iter().map(|question| vec![0.0; question.choices.len()]).collect();
-    // Programs of a few lengths, so that short texts are not filled up to the longest.
+    // Programs for a few lengths, so that short texts are not padded to the longest one.
     let mut by_length: BTreeMap<usize, Vec<([usize; 2], &Choice)>> = BTreeMap::new();
     for (number, question) in questions.iter().enumerate() {
         for (place, choice) in question.choices.iter().enumerate() {
@@ -94,10 +95,10 @@ mod tests {
         let choice = |bytes| Choice { tokens: vec![0, 1], scored: 1, bytes };
         let question = |answer| Question { choices: [1, 4].map(choice).to_vec(), answer };
         let questions = [question(0), question(1), question(0), question(1)];
-        // The second is longer: its sum is less, and less for each byte.
+        // The second choice is longer, so it has a lower sum but the same or a higher score per byte.
         let scores = [vec![-2.0, -4.0], vec![-2.0, -4.0], vec![-1.0, -4.0], vec![f64::NAN, -1.0]];
         let accuracy = Accuracy::of(&questions, &scores);
-        // Of -1 and -4/4 the first counts; what is no number is above nothing.
+        // Of the equal -1 and -4/4, the first counts. Nothing compares greater than NaN.
         assert_eq!(accuracy, Accuracy { questions: 4, right: 2, right_by_byte: 2 });
         assert_eq!((accuracy.accuracy(), accuracy.accuracy_by_byte()), (0.5, 0.5));
     }

@@ -1,4 +1,4 @@
-//! Questions with choices in files: one JSON object a line.
+//! Files of multiple-choice questions, with one JSON object per line.
 
 use gradloom_runtime::python_json;
 use gradloom_runtime::regular_file::{self, Refusal};
@@ -6,20 +6,20 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use std::path::{Path, PathBuf};
 
-/// A question of a file.
+/// A question in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// Line of the item in the file, from 1.
+    /// Line number of the question, from 1.
     pub line: usize,
-    /// Text before every choice; may be empty.
+    /// Text that precedes every choice. May be empty.
     pub context: String,
-    /// Texts that may follow; at least two, none of them empty.
+    /// Candidate continuations: at least two, none of them empty.
     pub choices: Vec<String>,
-    /// Index of the right choice, from 0.
+    /// Index of the right choice.
     pub answer: usize,
 }
 
-/// A line as it is written; `ctx`, `endings` and `label` are HellaSwag's own names.
+/// A line of a file. `ctx`, `endings` and `label` are HellaSwag's names.
 #[derive(Deserialize)]
 struct Line {
     #[serde(alias = "question", alias = "ctx")]
@@ -30,7 +30,7 @@ struct Line {
     answer: usize,
 }
 
-/// Reads a number, or one in quotes, as the copies of HellaSwag on the Hub have it.
+/// Parses an index, which is a string in the copies of HellaSwag on the Hugging Face Hub.
 fn place<'d, D: Deserializer<'d>>(from: D) -> Result<usize, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "the answer is no place, counted from 0")]
@@ -49,84 +49,84 @@ fn place<'d, D: Deserializer<'d>>(from: D) -> Result<usize, D::Error> {
 /// An error in a file of questions.
 #[derive(Debug, thiserror::Error)]
 pub enum ItemError {
-    /// The system would not let the file be read, or it is no UTF-8.
+    /// The file cannot be read or is not UTF-8.
     #[error("{}: cannot be read: {source}", .path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// The system's reason.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The file has no line with a question.
+    /// The file contains no question.
     #[error("{}: there is no question in it", .path.display())]
     Empty {
         /// The file.
         path: PathBuf,
     },
-    /// A line cannot be used.
+    /// A line is invalid.
     #[error("{}: line {line}: {problem}", .path.display())]
     Line {
         /// The file.
         path: PathBuf,
-        /// The line, from 1.
+        /// The line number, from 1.
         line: usize,
-        /// The fault of the line.
+        /// The problem with the line.
         problem: LineProblem,
     },
 }
 
-/// A fault of a line.
+/// An error in a line of a file of questions.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineProblem {
-    /// It is no JSON object with these keys.
+    /// The line is not a JSON object with the required keys.
     #[error("{reason}")]
     Malformed {
-        /// The reason, with the column.
+        /// Description of the problem, with its column.
         reason: String,
     },
-    /// Fewer than two choices.
+    /// The question has fewer than two choices.
     #[error("it has {choices}, so there is nothing to choose")]
     TooFew {
         /// Number of choices, in words.
         choices: &'static str,
     },
-    /// A choice without text.
+    /// A choice is empty.
     #[error("the choice {choice} is empty")]
     EmptyChoice {
-        /// Index of the choice, from 0.
+        /// Index of the choice.
         choice: usize,
     },
-    /// The answer is none of the choices.
+    /// The answer is not the index of a choice.
     #[error("the answer is {answer}, and the choices are 0 to {last}")]
     Answer {
-        /// The answer as given.
+        /// The given answer.
         answer: usize,
         /// Index of the last choice.
         last: usize,
     },
-    /// A text that the tokenizer refuses.
+    /// The tokenizer cannot encode the text.
     #[error("{reason}")]
     Tokens {
-        /// The tokenizer's message.
+        /// Error message of the tokenizer.
         reason: String,
     },
-    /// Nothing stands before a choice, and the tokenizer has no token for the beginning of a text.
+    /// The context is empty, and the tokenizer has no token for the beginning of a text.
     #[error("the context is empty, and no token of the tokenizer begins a text")]
     NoContext,
-    /// More tokens than the model reads.
+    /// The text has more tokens than the model can read.
     #[error("the choice {choice} makes a text of {tokens} tokens, and the model reads {context}")]
     TooLong {
-        /// Index of the choice, from 0.
+        /// Index of the choice.
         choice: usize,
-        /// Tokens of the context and the choice.
+        /// Number of tokens of the context and the choice.
         tokens: usize,
-        /// The model's context.
+        /// The model's context length.
         context: usize,
     },
 }
 
 impl ItemError {
-    /// Returns the remedy.
+    /// Returns a suggestion for fixing the error.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::Unreadable { source, .. } => {
@@ -149,15 +149,15 @@ impl ItemError {
 const LIKE: &str =
     "each line is an object such as {\"context\": \"2 + 2 =\", \"choices\": [\"4\", \"5\"], \"answer\": 0}";
 
-/// Most bytes of a file of questions.
+/// Maximum size of a file of questions in bytes.
 const LARGEST: u64 = 1 << 30;
 
-/// Reads the questions of a file, one JSON object a line: `context` (or `question`, or HellaSwag's `ctx`),
-/// `choices` (or `endings`) and `answer` (or `label`), which counts the choices from 0, also in quotes.
-/// Other keys and empty lines are ignored.
+/// Reads a file of questions, with one JSON object per line. Its keys are `context` (or `question`, or
+/// HellaSwag's `ctx`), `choices` (or `endings`) and `answer` (or `label`), which is the index of the right
+/// choice, as a number or a string. Other keys and empty lines are ignored.
 ///
 /// # Errors
-/// When the file cannot be read or has no question; for the first line that cannot be used, with its number.
+/// Returns an error if the file cannot be read or contains no question, or for the first invalid line.
 pub fn items(path: &Path) -> Result<Vec<Item>, ItemError> {
     let text = regular_file::read_to_string(path, LARGEST)
         .map_err(|source| ItemError::Unreadable { path: path.to_path_buf(), source })?;
@@ -177,7 +177,7 @@ fn item(text: &str, line: usize) -> Result<Item, LineProblem> {
         _ => Err(error),
     });
     let Line { context, choices, answer } = read.map_err(|error| {
-        // The parser counts lines within the line.
+        // The parser's line number is relative to this line.
         LineProblem::Malformed { reason: error.to_string().replace("at line 1 column", "at column") }
     })?;
     if choices.len() < 2 {

@@ -1,4 +1,4 @@
-//! The perplexity of a text.
+//! Perplexity of a text.
 
 use super::scorer::Scorer;
 use super::spans::{Span, spans};
@@ -8,14 +8,14 @@ use gradloom_core::error::Error;
 use gradloom_runtime::Session;
 use std::time::Duration;
 
-/// Result of evaluating how well a model predicts a text.
+/// Result of scoring a text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Perplexity {
-    /// Sum of the negative logarithms of the probabilities of all scored tokens, in nats.
+    /// Sum of the negative log-probabilities of all scored tokens, in nats.
     pub nats: f64,
     /// Number of scored tokens: all but the first.
     pub tokens: usize,
-    /// The time from the first run to the last, without that of compiling.
+    /// Time from the first run to the last, excluding compilation.
     pub took: Duration,
 }
 
@@ -30,39 +30,39 @@ impl Perplexity {
         libm::exp(self.loss())
     }
 
-    /// Bits for each byte, if the tokens that were scored stand for so many bytes of text. Models with
-    /// different tokenizers compare by it.
+    /// Returns the bits per byte of text, given the number of bytes that the scored tokens represent. Unlike
+    /// the perplexity, it is comparable between models with different tokenizers.
     pub fn bits_per_byte(&self, bytes: usize) -> f64 {
         self.nats / std::f64::consts::LN_2 / bytes as f64
     }
 }
 
-/// Reason why a text was not scored.
+/// An error that occurs when a text is scored.
 #[derive(Debug, thiserror::Error)]
 pub enum PerplexityError {
-    /// The text has fewer than two tokens: the first one has none before it.
+    /// The text has fewer than two tokens; the first one is not scored because nothing precedes it.
     #[error("the text has {tokens} tokens, of which the first is not scored")]
     TooShort {
         /// Number of tokens.
         tokens: usize,
     },
-    /// A token of a file is not of the vocabulary.
+    /// A token in a file is not in the vocabulary.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// The program cannot be compiled or run, or a token is not the model's.
+    /// The program cannot be compiled or run, or a token is not in the model's vocabulary.
     #[error(transparent)]
     Program(#[from] Error),
 }
 
-/// Scores all tokens of a text but the first, in [`spans`] of `context` tokens that begin `stride` tokens
-/// apart, `batch` of them at once.
+/// Scores all tokens of a text except the first, in [`spans`] of `context` tokens that begin `stride` tokens
+/// apart, `batch` of them per run.
 ///
 /// # Errors
-/// When the text has fewer than two tokens, when a token is not of the vocabulary, and as [`Scorer::new`] and
-/// [`Scorer::score`].
+/// Returns an error if the text has fewer than two tokens or a token is not in the vocabulary, and in the
+/// same cases as [`Scorer::new`] and [`Scorer::score`].
 ///
 /// # Panics
-/// When the stride is 0 or above the context.
+/// Panics if the stride is 0 or greater than the context.
 pub fn perplexity<M: LanguageModel>(
     session: &Session<M>,
     tokens: &Tokens,
@@ -71,7 +71,7 @@ pub fn perplexity<M: LanguageModel>(
     if tokens.len() < 2 {
         return Err(PerplexityError::TooShort { tokens: tokens.len() });
     }
-    // No longer and no more than the text has: what is filled up takes time.
+    // Do not exceed the text's length and number of spans, since padding takes time.
     let length = context.min(tokens.len() - 1);
     let batch = batch.clamp(1, spans(tokens.len(), context, stride).take(batch).count());
     let mut scorer = Scorer::new(session, batch, length)?;

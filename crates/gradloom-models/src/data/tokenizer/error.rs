@@ -111,7 +111,7 @@ pub enum TokenizerError {
 }
 
 impl TokenizerError {
-    /// Returns the remedy.
+    /// Returns a suggestion for fixing the error.
     pub fn remedy(&self) -> String {
         match self {
             Self::Missing { .. } => "check the spelling",
