@@ -1,39 +1,39 @@
-//! Conversion of a question's text to tokens.
+//! Encoding of multiple-choice questions.
 
 use super::items::{Item, LineProblem};
 use crate::data::{Tokenizer, TokenizerError};
 
-/// A question whose choices the model is to rank, in tokens.
+/// A multiple-choice question as tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// Choices, each with its context.
+    /// The choices, each preceded by the context.
     pub choices: Vec<Choice>,
     /// Index of the right choice.
     pub answer: usize,
 }
 
-/// A choice, with its context.
+/// A choice preceded by its context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The tokens of the context and the choice.
+    /// Tokens of the context and the choice.
     pub tokens: Vec<i32>,
-    /// Number of tokens, at the end, that are the choice's; fewer than all.
+    /// Number of tokens at the end that belong to the choice; fewer than all.
     pub scored: usize,
-    /// Number of bytes of the choice's text.
+    /// Length of the choice's text in bytes.
     pub bytes: usize,
 }
 
 impl Question {
-    /// Encodes a question: first `beginning`, if the tokenizer's texts begin with a token, then the
-    /// context, a space unless there is a blank on either side, and the choice. As in
-    /// lm-evaluation-harness, context and choice are encoded as one text, blanks at the end of the context
-    /// belong to the choice, and so do tokens that span the place where they meet.
+    /// Encodes a question: the token `beginning`, if any, then the context, a space unless there is
+    /// whitespace on either side, and the choice. As in lm-evaluation-harness, context and choice are encoded
+    /// as one text; whitespace at the end of the context and tokens that span the boundary belong to the
+    /// choice.
     ///
-    /// If the context is empty, `beginning` stands in for it, or else the token that ends a text.
+    /// If the context is empty and there is no `beginning`, the end-of-text token takes its place.
     ///
     /// # Errors
-    /// When the tokenizer refuses the text, when nothing stands before a choice, and when a text has more
-    /// than `context` tokens, of which the last need not be read.
+    /// Returns an error if the tokenizer cannot encode a text, if nothing precedes a choice, or if a text has
+    /// more than `context + 1` tokens. The last token need not be read.
     pub fn new(
         item: &Item,
         tokenizer: &dyn Tokenizer,
@@ -53,7 +53,7 @@ impl Question {
             let space = if is_apart { "" } else { " " };
             let whole = encode(&format!("{text}{blanks}{space}{choice}"))?;
             let shared = alone.iter().zip(&whole).take_while(|(a, b)| a == b).count();
-            // A choice has a token of its own, even if the tokenizer's normalizer makes nothing of it.
+            // Every choice has at least one token, even if normalization removes its whole text.
             let shared = shared.min(whole.len().saturating_sub(1));
             let scored = whole.len() - shared;
             let tokens: Vec<i32> = begin.into_iter().chain(whole).collect();
@@ -118,7 +118,7 @@ mod tests {
     fn what_cannot_be_scored_is_refused() {
         let problem = |item: &Item| Question::new(item, &Bytes, None, 6).unwrap_err();
         assert_eq!(problem(&item("", ["a", "b"])), LineProblem::NoContext);
-        // The last of the seven is predicted and not read.
+        // The last of the seven tokens is predicted but not read.
         assert!(Question::new(&item("abc", ["def", "g"]), &Bytes, None, 6).is_ok());
         let long = LineProblem::TooLong { choice: 1, tokens: 8, context: 6 };
         assert_eq!(problem(&item("abc", ["d", "efgh"])), long);

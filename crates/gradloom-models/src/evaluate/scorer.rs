@@ -1,14 +1,14 @@
-//! Log-probabilities of the tokens of texts, many texts at once.
+//! Log-probabilities of the tokens in batches of texts.
 
 use crate::language_model::LanguageModel;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::trace::{Tensor, i32};
 use gradloom_runtime::{Infer, Session};
 
-/// A program that scores the tokens of texts of up to a length, a batch of them in a run.
+/// A program that scores the tokens of batches of texts up to a maximum length.
 ///
-/// Shorter texts are padded at the end, and missing texts are all padding: it stands after everything that
-/// is scored, so it changes no score.
+/// Shorter texts are padded at the end, and missing texts consist of padding only. Padding follows all scored
+/// tokens, so it does not affect their scores.
 #[derive(Debug)]
 pub struct Scorer {
     program: Infer<2, Tensor>,
@@ -18,10 +18,11 @@ pub struct Scorer {
 }
 
 impl Scorer {
-    /// Compiles the program: `batch` texts, of which `length` tokens each are read.
+    /// Compiles a program that reads `batch` texts of `length` tokens each.
     ///
     /// # Errors
-    /// When the length is beyond the model's context; as [`Session::infer`].
+    /// Returns an error if `batch` or `length` is 0, if `length` exceeds the model's context, and in the same
+    /// cases as [`Session::infer`].
     pub fn new<M: LanguageModel>(session: &Session<M>, batch: usize, length: usize) -> Result<Self> {
         let sizes = session.model().sizes();
         if batch == 0 || length == 0 || length > sizes.context {
@@ -31,23 +32,23 @@ impl Scorer {
         }
         let inputs = [i32("ids", [batch, length]), i32("targets", [batch, length])];
         let program = session.infer(inputs, |model, [ids, targets]| {
-            // The loss of each position alone: those that are filled in must not reach a sum.
+            // The losses are not reduced, because padding must not contribute to a sum.
             model.forward(ids).cross_entropy_rows(targets)
         })?;
         Ok(Self { program, batch, length, vocabulary: sizes.vocabulary })
     }
 
-    /// Returns the number of texts in a run.
+    /// Returns the number of texts per run.
     pub fn batch(&self) -> usize {
         self.batch
     }
 
-    /// Returns the logarithm of the probability, in nats, of each token but the first of each text, given
-    /// those before it in the text.
+    /// Returns the log-probability, in nats, of each token except the first of each text, given the preceding
+    /// tokens.
     ///
     /// # Errors
-    /// When a text has fewer than two tokens or more than the length and one, when a token is not in the
-    /// model's vocabulary, and as [`Infer::run`].
+    /// Returns an error if a text has fewer than two tokens or more than `length + 1`, if a token is not in
+    /// the model's vocabulary, and in the same cases as [`Infer::run`].
     pub fn score(&mut self, texts: &[&[i32]]) -> Result<Vec<Vec<f32>>> {
         texts.iter().try_for_each(|text| self.check(text))?;
         let mut scores = Vec::with_capacity(texts.len());

@@ -1,34 +1,34 @@
-//! Division of a text that is longer than the context into spans.
+//! Division of a text longer than the context into spans.
 
-/// A part of a text that the model reads at once, with the number of its tokens that are scored.
+/// A part of a text that the model reads in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The first token that is read.
+    /// Index of the first token read.
     pub start: usize,
-    /// Number of tokens that are read.
+    /// Number of tokens read.
     pub length: usize,
-    /// Number of tokens that are scored: the token after the last one that is read, and those before it.
+    /// Number of tokens scored: the token after the last one read, and those before it.
     pub scored: usize,
 }
 
 impl Span {
-    /// Returns the index of the first token that is scored.
+    /// Returns the index of the first scored token.
     pub fn first_scored(&self) -> usize {
         self.start + self.length + 1 - self.scored
     }
 }
 
-/// Returns the spans of a text of `tokens` tokens, as in transformers' guide to perplexity: each begins
-/// `stride` tokens after the one before it, reads up to `context` tokens, and scores those that no earlier
-/// span scored. So every token but the first is scored once, given at least `context - stride + 1` tokens
-/// before it, or all of them if there are fewer. A stride equal to the context is the fastest; a stride of
-/// 1 gives each token the most context.
+/// Returns the spans of a text of `tokens` tokens, as in the perplexity guide of transformers: each begins
+/// `stride` tokens after the previous one, reads up to `context` tokens, and scores those that no earlier
+/// span has scored. Thus every token except the first is scored once, given at least `context - stride + 1`
+/// tokens before it, or all of them if there are fewer. A stride equal to the context is fastest; a stride of
+/// 1 gives each token the longest context.
 ///
 /// # Panics
-/// When the stride is 0 or above the context.
+/// Panics if the stride is 0 or greater than the context.
 pub fn spans(tokens: usize, context: usize, stride: usize) -> impl Iterator<Item = Span> {
     assert!((1..=context).contains(&stride), "a stride from 1 to the context");
-    // The last token is never read, and the first one never scored.
+    // The last token is never read, and the first one is never scored.
     let readable = tokens.saturating_sub(1);
     let mut scored_before = 0;
     (0..readable).step_by(stride).map_while(move |start| {
@@ -53,7 +53,7 @@ mod tests {
                         assert!(span.length <= context && span.scored <= span.length, "{span:?}");
                         let last = span.start + span.length;
                         scored.extend(span.first_scored()..=last);
-                        // As much context as the stride leaves.
+                        // The context is as long as the stride allows.
                         let before = span.first_scored() - span.start;
                         assert!(span.start == 0 || before > context - stride, "{span:?}");
                     }

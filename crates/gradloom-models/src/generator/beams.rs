@@ -1,4 +1,4 @@
-//! Beam search over pages: sequences fork where the search does.
+//! Beam search over paged keys and values.
 
 use super::Generator;
 use super::memory::{NewTokens, floats, refusal};
@@ -8,12 +8,12 @@ use crate::kv::pages::SequenceId;
 use gradloom_core::error::{Error, Result};
 
 impl Generator {
-    /// Returns the best continuations of a prompt, the best first: see [`Beams`]. All blocks of the search,
-    /// besides those of the requests, must fit the memory; a text longer than the context is not searched.
+    /// Returns the best continuations of a prompt, best first; see [`Beams`]. The blocks of the search must
+    /// fit in memory in addition to those of the requests. Requests are not affected.
     ///
     /// # Errors
-    /// When the options make no search, the prompt and `most` tokens do not fit the context, or there are too
-    /// few blocks; of the device. Requests are not touched.
+    /// Returns an error if the options are invalid, if the prompt followed by `most` tokens exceeds the
+    /// context, if there are too few blocks, or if the device reports one.
     pub fn beams(&mut self, prompt: &[i32], options: BeamOptions) -> Result<Vec<Hypothesis>> {
         self.check_text(prompt, options.most)?;
         let mut beams = Beams::new(options).map_err(refused)?;
@@ -51,7 +51,7 @@ impl Generator {
     }
 }
 
-/// Turns logits into log-probabilities.
+/// Converts logits to log-probabilities in place.
 fn log_softmax(logits: &mut [f32]) {
     let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let sum: f64 = logits.iter().map(|&x| libm::exp(f64::from(x - most))).sum();

@@ -1,4 +1,4 @@
-//! Speculative decoding over pages: a draft model proposes, the model checks all proposals in one step.
+//! Speculative decoding: a draft model proposes tokens, and the model verifies all of them in one step.
 
 use super::memory::{NewTokens, floats, refusal};
 use super::program::Head;
@@ -7,15 +7,15 @@ use crate::decoding::{Draw, Past, Sampling, SamplingError, draw, speculate};
 use crate::kv::pages::SequenceId;
 use gradloom_core::error::{Error, Result};
 
-/// A text in the memory of a model.
+/// A text in a model's memory.
 struct Side<'a> {
     generator: &'a mut Generator,
     sequence: SequenceId,
 }
 
 impl Side<'_> {
-    /// Computes the missing tokens of a text; returns the logits of the tokens after each of the last
-    /// `count` tokens, all of which were missing.
+    /// Computes the missing tokens of a text. Returns the logits after each of its last `count` tokens, which
+    /// must all be missing.
     fn logits(&mut self, text: &[i32], count: usize) -> Result<Vec<Vec<f32>>> {
         let memory = &mut self.generator.memory;
         let ahead = text.len() - count;
@@ -28,7 +28,7 @@ impl Side<'_> {
         Ok(floats(&step, 0).chunks(vocabulary).take(count).map(<[f32]>::to_vec).collect())
     }
 
-    /// Forgets all tokens behind the first `length`.
+    /// Truncates the text in memory to its first `length` tokens.
     fn cut(&mut self, length: usize) {
         let memory = &mut self.generator.memory;
         let length = length.min(memory.length(self.sequence));
@@ -37,17 +37,17 @@ impl Side<'_> {
 }
 
 impl Generator {
-    /// Writes one text with the help of a draft model, a smaller one with the same tokens: it proposes up
-    /// to `drafted` tokens at a time, and this model checks them in one step. The tokens have exactly the
-    /// distribution of this model's own (see [`speculate`]); at temperature 0 they are its own tokens. Each
-    /// token is passed to `on_token` as it is accepted. Beyond the context of the draft model, nothing is
-    /// proposed; at the end of this model's context the text ends, even if the request
-    /// [rolls](Request::rolls). Returns the reason why it has ended, and the numbers of accepted and of
-    /// proposed tokens.
+    /// Generates one text with the help of a draft model, a smaller one with the same vocabulary: it proposes
+    /// up to `drafted` tokens, and this model verifies them in one step. The tokens have exactly this model's
+    /// distribution (see [`speculate`]); at temperature 0 they are the tokens that it would choose alone.
+    /// `on_token` is called with each token as it is accepted. Beyond the draft model's context, nothing is
+    /// proposed; the text ends at this model's context, even if the request [rolls](Request::rolls). Returns
+    /// the reason why the text ended, and the numbers of accepted and proposed tokens.
     ///
     /// # Errors
-    /// As [`Generator::add`] for both models; when log-probabilities are asked for; when no token can be
-    /// drawn; when there are too few blocks beside those of the requests; of the device.
+    /// Returns an error in the same cases as [`Generator::add`], for either model; if log-probabilities are
+    /// requested; if no token can be drawn; if there are too few blocks in addition to those of the requests;
+    /// or if the device reports one.
     pub fn speculate(
         &mut self,
         draft: &mut Generator,
@@ -97,9 +97,9 @@ fn write(
     let [context, readable] = [own.generator.memory.context(), other.generator.memory.context()];
     loop {
         let written = text.len() - request.prompt.len();
-        // The token that follows an accepted draft is one more.
+        // One more token follows an accepted draft.
         let count = drafted.min(request.most - written - 1).min(context - text.len());
-        // What the draft model cannot read any more, it does not continue.
+        // The draft model proposes nothing beyond its own context.
         let count = count.min((readable + 1).saturating_sub(text.len()));
         let Draft { tokens, probabilities } = propose(other, sampling, &text, &past, written, count)?;
         let longer = [&text[..], &tokens].concat();
@@ -135,13 +135,13 @@ fn write(
                 return Ok((Finish::Context, counts));
             }
         }
-        // What was rejected, and the place of the last token, which no model has read.
+        // Remove the rejected tokens, and the last token, which neither model has read.
         own.cut(text.len() - 1);
         other.cut(text.len() - 1);
     }
 }
 
-/// Proposed tokens, with the distributions that they were drawn from.
+/// Proposed tokens, and the distributions that they were drawn from.
 struct Draft {
     tokens: Vec<i32>,
     probabilities: Vec<Vec<f64>>,

@@ -1,4 +1,5 @@
-//! Texts in pages: room for new tokens, and steps over them that succeed or change nothing.
+//! Texts in paged memory: reservation of space for new tokens, and steps that either succeed or have no
+//! effect.
 
 use super::GeneratorOptions;
 use super::program::{Form, Head, Programs};
@@ -9,46 +10,46 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_runtime::{Data, Infer, Step};
 use std::collections::HashMap;
 
-/// A pool on the device with its bookkeeping, and the programs over it.
+/// A pool of blocks on the device, its bookkeeping, and the programs that use it.
 #[derive(Debug)]
 pub(super) struct Memory {
     session: Box<dyn Programs>,
     pub(super) pages: Pages,
     pool: PagedKeyValues,
-    /// For 1, 2, 4, .. rows.
+    /// States for 1, 2, 4, .. rows.
     last: Vec<LastTokens>,
-    /// Blocks of a table.
+    /// Number of blocks in a row's block table.
     blocks: usize,
-    /// Tokens that can follow.
+    /// Number of tokens that can be generated.
     vocabulary: usize,
     programs: HashMap<Form, Infer<0, ()>>,
-    /// Compiled when the first texts part.
+    /// Program that copies blocks, compiled when a shared block is first copied.
     copies: Option<Infer<2, ()>>,
 }
 
-/// Blocks that are copied in one run.
+/// Maximum number of blocks copied in one run.
 pub(super) const COPIES: usize = 16;
 
-/// New tokens of a text.
+/// New tokens of a text in a step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NewTokens<'a> {
     pub(super) sequence: SequenceId,
-    /// Number of tokens behind those in memory that a step under way computes.
+    /// Number of tokens after those in memory that a queued step computes.
     pub(super) under_way: usize,
-    /// Tokens behind those, or [`LastTokens::ID`] in place of one.
+    /// Tokens after those, or [`LastTokens::ID`] for one that is not known yet.
     pub(super) tokens: &'a [i32],
-    /// Settings that choose the next token; for rows without them, the chosen token is not read.
+    /// Settings for choosing the next token. Without them, the row's chosen token is ignored.
     pub(super) choice: Option<Choice<'a>>,
 }
 
 impl<'a> NewTokens<'a> {
-    /// Makes a row of the tokens behind those in memory, with nothing to choose.
+    /// Creates a row of tokens that follow those in memory, without choosing the next one.
     pub(super) fn known(sequence: SequenceId, tokens: &'a [i32]) -> Self {
         Self { sequence, under_way: 0, tokens, choice: None }
     }
 }
 
-/// Settings by which a row chooses its next token.
+/// Settings with which a row's next token is chosen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Choice<'a> {
     pub(super) sampling: &'a Sampling,
@@ -66,7 +67,7 @@ impl Memory {
         let sizes = session.sizes();
         let pages = Pages::new(blocks, block_size).map_err(refused)?;
         let pool = PagedKeyValues::new(sizes, blocks, block_size, name).kept_as(dtype);
-        // A text in memory has at least one block.
+        // A text in memory occupies at least one block.
         let most = options.rows.min(pages.capacity()).next_power_of_two();
         let last = (0..=most.ilog2()).map(|exponent| 1 << exponent);
         let last: Vec<_> = last.map(|rows| LastTokens::new(rows, format!("{name}.last.{rows}"))).collect();
@@ -80,7 +81,7 @@ impl Memory {
         self.vocabulary
     }
 
-    /// Returns whether the model has a token.
+    /// Returns `true` if a token is in the model's vocabulary.
     pub(super) fn knows(&self, token: i32) -> bool {
         usize::try_from(token).is_ok_and(|id| id < self.session.sizes().vocabulary)
     }
@@ -89,23 +90,23 @@ impl Memory {
         self.session.sizes().context
     }
 
-    /// Returns whether the device works alongside the host.
+    /// Returns `true` if the device works concurrently with the host.
     pub(super) fn is_beside_host(&self) -> bool {
         self.session.is_gpu()
     }
 
-    /// Begins a text; returns its sequence, which has the part of the tokens that is cached.
+    /// Starts a sequence that contains the cached prefix of the tokens, or nothing unless `shares` is set.
     pub(super) fn begin(&mut self, tokens: &[i32], shares: bool) -> SequenceId {
         if shares { self.pages.begin(tokens).sequence } else { self.pages.begin_private() }
     }
 
-    /// Returns the number of tokens that are in memory.
+    /// Returns the number of tokens of a sequence in memory.
     pub(super) fn length(&self, sequence: SequenceId) -> usize {
         self.pages.tokens(sequence).map_or(0, <[i32]>::len)
     }
 
-    /// Computes the missing tokens of a text, in pieces of at most `chunk` tokens; returns the step of the
-    /// last piece, with that head.
+    /// Computes the missing tokens of a text, in pieces of at most `chunk` tokens. Returns the step of the
+    /// last piece, which has the output `head`.
     pub(super) fn read(
         &mut self,
         sequence: SequenceId,
@@ -125,7 +126,7 @@ impl Memory {
         }
     }
 
-    /// Makes room, and computes rows for which there is enough: the same as [`Pages::reserve`] for each, then
+    /// Reserves space for the new tokens of rows with [`Pages::reserve`], then computes them with
     /// [`Memory::run`].
     pub(super) fn append(&mut self, rows: &[NewTokens<'_>], head: Head) -> Result<Step> {
         let mut copies = Vec::new();
@@ -142,8 +143,8 @@ impl Memory {
         self.run(rows, head)
     }
 
-    /// Computes the new tokens of rows for which there is room, all copies having been run, and waits. If it
-    /// fails, the rows are as before, without room.
+    /// Computes the new tokens of rows whose space is reserved and whose copies have been run, and waits for
+    /// the result. On failure, the rows are unchanged and their space is released.
     fn run(&mut self, rows: &[NewTokens<'_>], head: Head) -> Result<Step> {
         let places: Vec<_> = rows.iter().copied().map(Some).collect();
         let outcome = self.queue(&places, head).and_then(|step| step.result().map(|()| step));
@@ -157,7 +158,7 @@ impl Memory {
         outcome
     }
 
-    /// Runs the copies that reservations gave, in their order. If it fails, the sequences that they were for
+    /// Runs the copies that reservations returned, in order. On failure, the sequences that they belong to
     /// must end.
     pub(super) fn run_copies(&mut self, copies: &[BlockCopy]) -> Result<()> {
         if copies.is_empty() {
@@ -177,8 +178,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Queues a step over rows for which there is room, all copies having been run; a row may be empty. Its
-    /// tokens are to be committed when it has succeeded.
+    /// Queues a step over rows whose space is reserved and whose copies have been run. A row may be empty.
+    /// The caller must commit the tokens once the step has succeeded.
     pub(super) fn queue(&mut self, rows: &[Option<NewTokens<'_>>], head: Head) -> Result<Step> {
         let time = rows.iter().flatten().map(|row| row.tokens.len()).max().unwrap_or(1);
         let form = Form::holding(rows.len(), time, head);
@@ -208,7 +209,7 @@ impl Memory {
     }
 }
 
-/// The settings of rows as a choice takes them.
+/// Settings of the rows in the form that [`Choices`](crate::decoding::Choices) takes.
 #[derive(Default)]
 struct Settings {
     numbers: Vec<f32>,
@@ -217,7 +218,8 @@ struct Settings {
 }
 
 impl Settings {
-    /// Returns `None` if nothing is chosen. Rows that choose nothing have default settings.
+    /// Returns the settings of all rows, or `None` if no token is chosen. Rows without settings get the
+    /// default ones.
     fn of(rows: &[Option<NewTokens<'_>>], form: Form, vocabulary: usize) -> Result<Option<Self>> {
         let Head::Choose { adjusts, .. } = form.head else { return Ok(None) };
         let (sampling, past) = (Sampling::default(), Past::default());
@@ -249,22 +251,22 @@ impl Settings {
     }
 }
 
-/// Returns the error for a request that cannot be met.
+/// Returns the error for a request that cannot be fulfilled.
 pub(super) fn refusal(message: impl Into<String>, help: impl Into<String>) -> Error {
     Error::new(ErrorKind::Feed, message).help(help)
 }
 
-/// Converts an error of the pages into one of the library.
+/// Converts a paging error into an error of the library.
 pub(super) fn refused(error: PagesError) -> Error {
     refusal(error.to_string(), error.remedy())
 }
 
-/// Returns the elements of a step's output, which are f32.
+/// Returns the elements of an f32 output of a step.
 pub(super) fn floats(step: &Step, output: usize) -> Vec<f32> {
     words(step, output).into_iter().map(f32::from_bits).collect()
 }
 
-/// Returns the elements of a step's output, of 32 bits each.
+/// Returns the elements of a 32-bit output of a step.
 pub(super) fn words(step: &Step, output: usize) -> Vec<u32> {
     let (_, _, bytes) = step.outputs().nth(output).expect("the program gives it");
     bytes.chunks_exact(4).map(|b| u32::from_ne_bytes([b[0], b[1], b[2], b[3]])).collect()

@@ -1,15 +1,15 @@
-//! Text for many requests at once, over one model and one memory of pages.
+//! Text generation for many concurrent requests with one model and one paged memory.
 //!
-//! In: requests, which come, fork and are cancelled at any time. Out: the tokens of each as they are
-//! chosen. Always holds: a request gets the tokens that it would get alone, up to rounding; a step that
-//! fails changes nothing but the cache, and can be tried again; a text that has ended holds no block.
+//! In: requests, which can be added, forked and cancelled at any time. Out: the tokens of each request as
+//! they are chosen. Always holds: a request gets the same tokens as it would get alone, up to rounding; a
+//! failed step changes nothing but the cache and can be retried; a text that has ended occupies no block.
 //!
-//! A step of [`Generator`] is a step of the device for all texts that wait for one token (continuous
-//! batching: Yu et al., "Orca", OSDI 2022), and one for a piece of some prompts, so that long prompts do
-//! not hold up the others. Texts share the blocks of their common beginnings; when blocks run out, the
-//! youngest text gives its own back, and is computed again later. [`TextGenerator`] takes and returns text,
-//! with stop strings, instead of tokens. [`Generator::beams`] and [`Generator::speculate`] run a search, or
-//! a draft model, over the same memory.
+//! A step of [`Generator`] runs one step on the device for all texts that wait for one token (continuous
+//! batching: Yu et al., "Orca", OSDI 2022), and one for a chunk of some prompts, so that long prompts do not
+//! delay the other texts. Texts share the blocks of common prefixes. When blocks run out, the youngest text
+//! is preempted and recomputed later. [`TextGenerator`] works on text, with stop strings, instead of tokens.
+//! [`Generator::beams`] and [`Generator::speculate`] run beam search or speculative decoding in the same
+//! memory.
 
 mod beams;
 mod draft;
