@@ -2,37 +2,38 @@
 
 use gradloom_core::ir::DType;
 
-/// Limits on what a generator holds in memory and does at once, and how it does it.
+/// Limits on the memory and batch size of a generator, and its other settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GeneratorOptions {
-    /// Blocks of the pool; one of them holds no text. Each takes the keys and values of
-    /// [`GeneratorOptions::block_size`] tokens: for a model of L layers with H key heads of depth D,
-    /// `8 · L · H · D` bytes a token in f32.
+    /// Number of blocks in the pool; one of them holds no text. Each stores the keys and values of
+    /// [`GeneratorOptions::block_size`] tokens. A token takes `8 · L · H · D` bytes in f32 for a model with L
+    /// layers and H key heads of width D.
     pub blocks: usize,
-    /// Tokens of a block. What texts have in common is shared in whole blocks.
+    /// Number of tokens in a block. Common prefixes are shared in whole blocks.
     pub block_size: usize,
-    /// Type in which keys and values are kept: f32, or a float of 16 bits, which takes half the memory.
+    /// Element type of the stored keys and values: f32, or a 16-bit float type, which takes half the memory.
     pub dtype: DType,
-    /// Texts that are in memory at once, at most. Others wait.
+    /// Maximum number of texts in memory. The others wait.
     pub rows: usize,
-    /// Tokens of prompts in a step, at most, those that fill up included; rounded down to a power of two.
+    /// Maximum number of prompt tokens in a step including padding, rounded down to a power of two.
     pub chunk: usize,
-    /// Only the model's first so many tokens can follow: a model may have more tokens than its tokenizer.
+    /// Number of tokens that can be generated, which are those with the lowest ids. A model's vocabulary may
+    /// be larger than its tokenizer's. `None` for the model's whole vocabulary.
     pub vocabulary: Option<usize>,
-    /// True if a step for the next tokens is queued before those of the last step are read. This keeps the
-    /// device busy, but a text that ends with a token of [`Request::ends`](super::Request::ends) is
-    /// computed one token too far. `None`: true if the device works alongside the host. Steps are never
-    /// queued ahead while a request under way has penalties, for which the host counts tokens, or while
-    /// prompts are read.
+    /// True if the step for the next tokens is queued before the tokens of the previous step are read. This
+    /// keeps the device busy, but computes one token too many for a text that ends with one of
+    /// [`Request::ends`](super::Request::ends). `None` for true if the device works concurrently with the
+    /// host. No step is queued ahead while prompts are read, or while an active request has penalties, for
+    /// which the host must count tokens.
     pub ahead: Option<bool>,
-    /// The name of the pool's states in the session's store. Generators of one session need names of their
-    /// own.
+    /// Name of the pool's states in the session's store. Generators of the same session need different names.
     pub name: String,
 }
 
 impl GeneratorOptions {
-    /// Blocks of 16 tokens, as many as so many texts take of so many tokens each, prompts included, that have
-    /// nothing in common; with a block more for each, as texts that part copy one.
+    /// Returns options with blocks of 16 tokens, sufficient for `texts` texts of `tokens` tokens each,
+    /// including prompts, without any common prefix. There is one extra block per text, because forked texts
+    /// copy one.
     pub fn holding(texts: usize, tokens: usize) -> Self {
         let (block_size, name) = (16, "pages".to_string());
         let blocks = texts.saturating_mul(tokens.div_ceil(block_size) + 1).saturating_add(1);
@@ -42,7 +43,7 @@ impl GeneratorOptions {
 }
 
 impl Default for GeneratorOptions {
-    /// Returns options for 16 texts over 1,024 blocks of 16 tokens.
+    /// Returns options for 16 texts, with 1,024 blocks of 16 tokens in addition to the unused one.
     fn default() -> Self {
         Self::holding(16, 63 * 16)
     }

@@ -1,4 +1,4 @@
-//! Programs of a generator, which compute new tokens of some texts and choose the next ones.
+//! Programs that compute the new tokens of some texts and choose the next ones.
 
 use super::memory::COPIES;
 use crate::decoding::{Choices, LastTokens, Rows, Sampling};
@@ -11,15 +11,15 @@ use gradloom_core::trace::{Tensor, f32, i32, iota, u32};
 use gradloom_runtime::{Infer, Session};
 use std::fmt;
 
-/// Output of a step.
+/// Output of a step's program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Head {
-    /// Nothing: a prompt that goes on.
+    /// No output, for a prompt that continues.
     Nothing,
-    /// The token after each row, and its log-probabilities if they are asked for.
+    /// The next token of each row, and its log-probabilities if requested.
     Choose {
         choices: Choices,
-        /// True if a row has penalties or biases.
+        /// True if any row has penalties or biases.
         adjusts: bool,
     },
     /// The logits after each row's last token, `[rows, vocabulary]`.
@@ -28,7 +28,7 @@ pub(super) enum Head {
     Each,
 }
 
-/// A program's shape and output.
+/// Shape and output of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Form {
     pub(super) rows: usize,
@@ -37,7 +37,7 @@ pub(super) struct Form {
 }
 
 impl Form {
-    /// Returns the least form that holds so many rows of so many tokens.
+    /// Returns the smallest form for `rows` rows of `time` tokens.
     pub(super) fn holding(rows: usize, time: usize, head: Head) -> Self {
         Self { rows: rows.next_power_of_two(), time: time.next_power_of_two(), head }
     }
@@ -46,29 +46,29 @@ impl Form {
         BatchShape { rows: self.rows, time: self.time, blocks }
     }
 
-    /// Returns whether the next step can read the tokens that this one chooses: it chooses after one token
-    /// of each row.
+    /// Returns `true` if the next step can read the tokens that this one chooses, which requires one token
+    /// per row.
     pub(super) fn hands_on(&self) -> bool {
         self.time == 1 && matches!(self.head, Head::Choose { .. })
     }
 }
 
-/// The programs over a session's parameters, whatever the type of its model.
+/// Compiler of programs for a session, independent of the type of its model.
 pub(super) trait Programs: Send {
     fn sizes(&self) -> Sizes;
 
     fn is_gpu(&self) -> bool;
 
-    /// Adds the states to the session's store, which has the same ones then whatever is generated.
+    /// Adds the states to the session's store, so that its contents do not depend on what is generated.
     fn declare(&self, pool: &PagedKeyValues, last: &[LastTokens]) -> Result<()>;
 
     /// Compiles the program that copies blocks of a pool.
     fn copies(&self, pool: &PagedKeyValues) -> Result<Infer<2, ()>>;
 
-    /// Compiles the program of a form over tables of so many blocks. Of the model's tokens only the first
-    /// `vocabulary` can follow. Its ids may be those of `last`, in which it keeps what it chooses.
+    /// Compiles the program of a form with block tables of `blocks` entries. Only the first `vocabulary`
+    /// tokens can be chosen. With `last`, ids may refer to its tokens, and chosen tokens are stored in it.
     ///
-    /// Its inputs are the ids, then those of [`PagedBatch`], then, for a choice, those of [`Rows`].
+    /// The inputs are the ids, those of [`PagedBatch`], and, if tokens are chosen, those of [`Rows`].
     fn compile(
         &self,
         form: Form,
@@ -137,7 +137,7 @@ impl<M: LanguageModel + Send + Sync> Programs for Session<M> {
             let tokens = hidden.reshape([rows * time, width]);
             let logits = |hidden: Tensor| model.logits(hidden).slice(1, 0..vocabulary);
             let of_last = || {
-                // A row without a text has a length of 0; what it gives is not read.
+                // A row without a text has length 0, and its output is ignored.
                 let in_row = (batch.lengths - batch.starts - 1).maximum(0);
                 logits(match time {
                     1 => tokens,

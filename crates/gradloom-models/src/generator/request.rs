@@ -1,33 +1,34 @@
-//! Requests to a generator, and its answers.
+//! Requests to a generator, and the events that it returns.
 
 use crate::decoding::Sampling;
 use std::fmt;
 
-/// A text to go on with.
+/// A request to continue a text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// The tokens that the model reads first, at least one.
+    /// Tokens of the prompt, at least one.
     pub prompt: Vec<i32>,
-    /// Settings that choose the tokens.
+    /// Settings for choosing the tokens.
     pub sampling: Sampling,
-    /// Most new tokens; at least 1.
+    /// Maximum number of new tokens; at least 1.
     pub most: usize,
     /// Tokens that end the text.
     pub ends: Vec<i32>,
-    /// Number of the likeliest tokens whose log-probabilities are returned besides those of the chosen
-    /// tokens; `None` for no log-probabilities.
+    /// Number of most likely tokens whose log-probabilities are returned in addition to the chosen token's,
+    /// or `None` for no log-probabilities at all.
     pub logprobs: Option<usize>,
-    /// True if blocks of keys and values are shared with other texts that begin alike. If false, the bits
-    /// of the logits do not depend on what was computed before, and nothing is found or left in the memory.
+    /// True if blocks of keys and values are shared with other texts that have the same prefix. If false, the
+    /// bits of the logits do not depend on earlier computations, and the text neither uses nor fills the
+    /// cache.
     pub shares: bool,
-    /// True if the text goes on beyond the model's context. It is then read anew from the last half of its
-    /// context, at positions from 0, and what comes before that is not seen any more. If false, it ends
-    /// there: see [`Finish::Context`].
+    /// True if the text may exceed the model's context. The last half of the context is then recomputed at
+    /// positions from 0, and earlier tokens are discarded. If false, the text ends there; see
+    /// [`Finish::Context`].
     pub rolls: bool,
 }
 
 impl Request {
-    /// Makes a request that draws up to `most` tokens from the model's own distribution.
+    /// Creates a request that draws up to `most` tokens from the model's own distribution.
     pub fn new(prompt: impl Into<Vec<i32>>, most: usize) -> Self {
         Self {
             prompt: prompt.into(),
@@ -41,7 +42,7 @@ impl Request {
     }
 }
 
-/// Names a request of one generator. Later ones are greater.
+/// Identifier of a request within its generator. Later requests have greater ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub(super) u64);
 
@@ -51,7 +52,7 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// Result of a step for a request.
+/// An event that a step produces for a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// The next token.
@@ -60,14 +61,14 @@ pub enum Event {
         request: RequestId,
         /// The token.
         token: i32,
-        /// Log-probabilities, if [`Request::logprobs`] asked for them.
+        /// Log-probabilities, if [`Request::logprobs`] requests them.
         logprobs: Option<TokenLogprobs>,
     },
-    /// There are no more tokens, and the request is forgotten.
+    /// The request has ended and is removed.
     Finished {
         /// The request.
         request: RequestId,
-        /// The reason.
+        /// Reason why the text ended.
         finish: Finish,
     },
 }
@@ -81,28 +82,28 @@ impl Event {
     }
 }
 
-/// Natural logarithms of probabilities that the model itself gives, of the tokens that can follow: without
-/// penalties, biases, temperature and truncation.
+/// Natural logarithms of the model's own probabilities of the tokens that can be generated, before penalties,
+/// biases, temperature and truncation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenLogprobs {
-    /// Log-probability of the token.
+    /// Log-probability of the chosen token.
     pub own: f32,
-    /// The likeliest tokens, the likeliest first.
+    /// Most likely tokens with their log-probabilities, in descending order.
     pub top: Vec<(i32, f32)>,
 }
 
-/// Reason why a text has ended.
+/// Reason why a text ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
     /// The model chose one of [`Request::ends`], which is not part of the text.
     End(i32),
-    /// The text has as many new tokens as were asked for.
+    /// The text has the requested number of new tokens.
     Length,
-    /// The text is longer than the model's context, and does not [roll](Request::rolls).
+    /// The text exceeds the model's context and does not [roll](Request::rolls).
     Context,
-    /// One of the stop strings was found: its index. Only for texts of a
+    /// The stop string with this index was found. Only for texts of a
     /// [`TextGenerator`](super::TextGenerator).
     Stop(usize),
-    /// The logits are not numbers, or every token is excluded.
+    /// A logit is NaN or positive infinity, or every token is excluded.
     NoToken,
 }

@@ -1,4 +1,4 @@
-//! Scheduling: the texts that go on in a step, and those that must wait.
+//! Scheduling of texts: selection of those that continue in a step.
 
 use super::GeneratorOptions;
 use super::memory::{Memory, refusal};
@@ -13,7 +13,7 @@ use gradloom_runtime::Session;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound::{Excluded, Unbounded};
 
-/// Tokens for many requests at once.
+/// Token generator for many concurrent requests.
 ///
 /// ```
 /// # use gradloom_cpu::CpuDevice as _;
@@ -46,38 +46,39 @@ use std::ops::Bound::{Excluded, Unbounded};
 pub struct Generator {
     pub(super) memory: Memory,
     pub(super) options: GeneratorOptions,
-    /// Requests under way, the oldest first.
+    /// Active requests, oldest first.
     pub(super) texts: BTreeMap<RequestId, Text>,
-    /// Texts that are in memory, and texts that wait for a place: a step looks at few of the others.
+    /// Texts in memory, and texts waiting for a slot. The separate sets limit the number of texts that a step
+    /// examines.
     running: BTreeSet<RequestId>,
     waiting: BTreeSet<RequestId>,
-    /// Demands of texts, each with its number of texts.
+    /// Numbers of texts by their requirements on programs.
     pub(super) wanted: HashMap<Wanted, usize>,
-    /// The id of the next request.
+    /// Id of the next request.
     next: u64,
-    /// A step that goes on from tokens that were not read when it was queued.
+    /// Step queued before the tokens of the previous one were read.
     ahead: Option<UnderWay>,
-    /// Events that were not handed out yet.
+    /// Events that were not returned yet.
     pub(super) events: Vec<Event>,
     pub(super) totals: Totals,
 }
 
-/// Counts of the work that a generator has done so far.
+/// Counters of the work that a generator has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Tokens whose keys and values were computed, those of prompts and those that were chosen.
+    /// Number of tokens whose keys and values were computed, both of prompts and of generated text.
     pub computed: u64,
-    /// Tokens whose keys and values were found in memory when a text began.
+    /// Number of tokens whose keys and values were found in the cache when a text began.
     pub found: u64,
-    /// Times that a text had to give its blocks to an older one.
+    /// Number of times that a text was preempted in favour of an older one.
     pub preempted: u64,
-    /// Steps that were queued before the tokens of the step before were read.
+    /// Number of steps queued before the tokens of the previous step were read.
     pub ahead: u64,
-    /// Times that a text was examined to find what a step computes.
+    /// Number of times that a text was examined to schedule a step.
     pub looked_at: u64,
 }
 
-/// The demands of a request on the programs that choose its tokens.
+/// Requirements of a request on the programs that choose its tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Wanted {
     pub(super) choices: Choices,
@@ -97,18 +98,18 @@ impl Wanted {
     }
 }
 
-/// A request under way.
+/// An active request.
 #[derive(Debug)]
 pub(super) struct Text {
     pub(super) request: Request,
-    /// The prompt, and the tokens chosen since.
+    /// Tokens of the prompt, followed by those generated so far.
     pub(super) tokens: Vec<i32>,
-    /// Tokens at the beginning that are not seen any more.
+    /// Number of leading tokens that were discarded.
     forgotten: usize,
     pub(super) past: Past,
-    /// `None` while it waits for a place.
+    /// Sequence in memory, or `None` while the text waits for a slot.
     pub(super) sequence: Option<SequenceId>,
-    /// Number of steps under way that choose a token of it.
+    /// Number of queued steps that choose a token of the text.
     pub(super) awaited: usize,
 }
 
@@ -117,12 +118,12 @@ impl Text {
         Self { request, tokens, forgotten: 0, past, sequence, awaited: 0 }
     }
 
-    /// Returns the tokens that the model sees, the first at position 0.
+    /// Returns the tokens that the model reads, starting at position 0.
     pub(super) fn seen(&self) -> &[i32] {
         &self.tokens[self.forgotten..]
     }
 
-    /// Forgets all but the last half of a context.
+    /// Discards all tokens except the last half of a context.
     pub(super) fn roll(&mut self, context: usize) {
         self.forgotten = self.tokens.len() - (context / 2).max(1);
     }
@@ -138,11 +139,11 @@ const _: fn() = || {
 };
 
 impl Generator {
-    /// Makes a generator without requests, over the parameters of a session, which it shares. It can go to
-    /// another thread, and so must the model.
+    /// Creates a generator that shares the parameters of a session. The generator can be sent to another
+    /// thread, which is why the model must be `Send` and `Sync`.
     ///
     /// # Errors
-    /// When there is no memory for the pool, or its sizes make none.
+    /// Returns an error if the options are invalid or the pool cannot be allocated.
     pub fn new<M>(session: &Session<M>, options: GeneratorOptions) -> Result<Self>
     where
         M: LanguageModel + Send + Sync + 'static,
@@ -150,7 +151,7 @@ impl Generator {
         Self::over(Box::new(session.clone()), options)
     }
 
-    /// Makes a generator over a session of any model, so that the code of a generator is compiled once.
+    /// Creates a generator for any type of model, so that its code is compiled once.
     fn over(session: Box<dyn Programs>, options: GeneratorOptions) -> Result<Self> {
         let all = session.sizes().vocabulary;
         let vocabulary = options.vocabulary.unwrap_or(all);
@@ -185,24 +186,23 @@ impl Generator {
         })
     }
 
-    /// Takes a request, which waits for the next step.
+    /// Adds a request, which starts with the next step.
     ///
     /// # Errors
-    /// When the prompt is empty, longer than the context or has tokens that the model does not have, nothing
-    /// is to be written, the settings are out of range, or the memory could not hold the text if it were
-    /// alone.
+    /// Returns an error if the prompt is empty, exceeds the context or contains a token that is not in the
+    /// vocabulary, if no token is requested, if a setting is out of range, or if the text would not fit in
+    /// memory even alone.
     pub fn add(&mut self, request: Request) -> Result<RequestId> {
         self.check(&request)?;
         let (tokens, past) = (request.prompt.clone(), Past::new(&request.prompt));
         Ok(self.take(Text::new(request, tokens, past, None)))
     }
 
-    /// Adds a second request that goes on from the text so far of the first, with settings of its own.
-    /// Positions, and so the numbers that decide the draws, go on where they are: the seed should be
-    /// another.
+    /// Adds a request that continues the current text of another one with its own settings. Positions
+    /// continue too, and random numbers depend on position and seed, so use a different seed.
     ///
     /// # Errors
-    /// When the request is unknown, or the settings are out of range.
+    /// Returns an error if the request is unknown or a setting is out of range.
     pub fn fork(&mut self, request: RequestId, sampling: Sampling) -> Result<RequestId> {
         let text = self.known(request)?;
         let forked = Request { sampling, ..text.request.clone() };
@@ -212,16 +212,16 @@ impl Generator {
             Some(sequence) if self.running() < self.options.rows => {
                 Some(self.memory.pages.fork(sequence).map_err(super::memory::refused)?)
             }
-            // It finds what is cached when its turn comes.
+            // The text uses whatever is cached when it gets a slot.
             _ => None,
         };
         Ok(self.take(Text { forgotten, ..Text::new(forked, tokens, past, sequence) }))
     }
 
-    /// Ends a request, whatever it has; nothing more comes of it.
+    /// Cancels a request. It produces no further events.
     ///
     /// # Errors
-    /// When the request is unknown: it may have finished.
+    /// Returns an error if the request is unknown, for instance because it has finished.
     pub fn cancel(&mut self, request: RequestId) -> Result<()> {
         self.known(request)?;
         self.end(request);
@@ -229,13 +229,13 @@ impl Generator {
         Ok(())
     }
 
-    /// Goes on with each text by a token, and with some prompts by a piece: up to two steps of the device,
-    /// and one that is queued ahead ([`GeneratorOptions::ahead`]). Returns the new events; none if there is
-    /// nothing to do.
+    /// Continues each text by one token and some prompts by a chunk. This takes up to two steps on the
+    /// device, and one that is queued ahead ([`GeneratorOptions::ahead`]). Returns the new events, or none if
+    /// there is no work.
     ///
     /// # Errors
-    /// Of the device. Requests are as they were, and the step can be tried again; events from before the
-    /// error are returned by the next one.
+    /// Returns an error if the device reports one. Requests are unchanged and the step can be retried, which
+    /// also returns the events that occurred before the error.
     pub fn step(&mut self) -> Result<Vec<Event>> {
         let tokens = match self.ahead.take() {
             Some(ahead) => Some(ahead),
@@ -251,7 +251,7 @@ impl Generator {
         let read = prompts.and_then(|prompts| prompts.map_or(Ok(()), |prompts| self.settle(prompts)));
         match (&settled, ahead) {
             (Ok(()), Ok(step)) => self.ahead = step,
-            // What it went on from was not chosen.
+            // The tokens that the step depends on were not chosen.
             (Err(_), Ok(Some(step))) => self.take_back(&step),
             (Err(_), _) => {}
             (Ok(()), Err(error)) => return Err(error),
@@ -266,42 +266,41 @@ impl Generator {
         Ok(std::mem::take(&mut self.events))
     }
 
-    /// Returns whether there is nothing to do and nothing to hand out: after an error, events from before
-    /// it may be all that is left.
+    /// Returns `true` if there is no active request and no pending event. After an error, pending events may
+    /// remain without any active request.
     pub fn is_idle(&self) -> bool {
         self.texts.is_empty() && self.events.is_empty()
     }
 
-    /// Returns whether there are events of a request that were not handed out because of an error.
+    /// Returns `true` if an event of the request is pending because of an error.
     pub(super) fn holds_events_of(&self, request: RequestId) -> bool {
         self.events.iter().any(|event| event.request() == request)
     }
 
-    /// Returns the requests that have not finished, the oldest first.
+    /// Returns the active requests, oldest first.
     pub fn requests(&self) -> impl Iterator<Item = RequestId> {
         self.texts.keys().copied()
     }
 
-    /// Returns the prompt of a request, followed by the tokens chosen since.
+    /// Returns the prompt of a request, followed by the tokens generated so far.
     ///
     /// # Errors
-    /// When the request is unknown: it may have finished.
+    /// Returns an error if the request is unknown, for instance because it has finished.
     pub fn tokens(&self, request: RequestId) -> Result<&[i32]> {
         Ok(&self.known(request)?.tokens)
     }
 
-    /// Returns the counts of the work done for the generator's requests since it was made.
+    /// Returns the counters of the work done since the generator was created.
     pub fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// Returns the bookkeeping of the memory.
+    /// Returns the bookkeeping of the paged memory.
     pub fn pages(&self) -> &Pages {
         &self.memory.pages
     }
 
-    /// Forgets all keys and values: for new parameters, which make them wrong. Texts that are under way are
-    /// computed again.
+    /// Discards all keys and values. Call it after the parameters have changed. Active texts are recomputed.
     pub fn forget(&mut self) {
         if let Some(step) = self.ahead.take() {
             self.take_back(&step);
@@ -335,8 +334,8 @@ impl Generator {
         Ok(())
     }
 
-    /// Checks the tokens of a prompt that is to be followed by `most` tokens, all but the last of which the
-    /// model reads, too.
+    /// Checks the tokens of a prompt that is to be followed by `most` tokens, of which the model reads all
+    /// but the last.
     pub(super) fn check_text(&self, prompt: &[i32], most: usize) -> Result<()> {
         let context = self.memory.context();
         if prompt.is_empty() || prompt.len().saturating_add(most.max(1) - 1) > context {
@@ -370,17 +369,18 @@ impl Generator {
         })
     }
 
-    /// Texts in memory.
+    /// Returns the number of texts in memory.
     fn running(&self) -> usize {
         self.running.len()
     }
 
-    /// Tokens of a text that are not in memory; none of one that waits for a place.
+    /// Returns the number of tokens of a text that are not in memory, or `None` for a text that waits for a
+    /// slot.
     pub(super) fn pending(&self, text: &Text) -> Option<usize> {
         text.sequence.map(|sequence| text.seen().len() - self.memory.length(sequence))
     }
 
-    /// Takes a text out of the memory. Its full blocks stay cached.
+    /// Removes a text from memory. Its full blocks remain cached.
     pub(super) fn rest(&mut self, id: RequestId) {
         let text = self.texts.get_mut(&id).expect("it is under way");
         if let Some(sequence) = text.sequence.take() {
@@ -402,14 +402,14 @@ impl Generator {
         }
     }
 
-    /// Returns whether a step may be queued that goes on from tokens that were not read.
+    /// Returns `true` if a step may be queued before the tokens of the previous one are read.
     fn goes_ahead(&self) -> bool {
         let wanted = self.options.ahead.unwrap_or_else(|| self.memory.is_beside_host());
         wanted && !self.wanted.keys().any(|wanted| wanted.has_penalties)
     }
 
-    /// Queues a step that goes on by a token with each text that waits for one, and behind a step under way
-    /// also with those that will have one from it.
+    /// Queues a step that continues each text with one missing token, and, after the queued step `behind`,
+    /// also the texts that get a token from it.
     fn queue_tokens(&mut self, behind: Option<&UnderWay>) -> Result<Option<UnderWay>> {
         let context = self.memory.context();
         let goes_on = |text: &Text| text.generated() + 1 < text.request.most && text.seen().len() < context;
@@ -428,11 +428,11 @@ impl Generator {
         }
         let mut planned = Planned::default();
         for (id, row) in ready {
-            // Unless its blocks have gone to an older one.
+            // The text may have been preempted by an older one.
             if self.texts[&id].sequence.is_some() {
                 let has_room = self.place(New { id, count: 1, row }, &mut planned, behind.is_none());
                 if !has_room && behind.is_some() && self.youngest_after(id).is_some() {
-                    // The next step, which is not ahead, takes the younger one's.
+                    // The next step, which is not queued ahead, preempts the younger text.
                     planned.rows.clear();
                     break;
                 }
@@ -441,13 +441,14 @@ impl Generator {
         self.queue(planned, behind)
     }
 
-    /// Queues a step that reads a piece of some prompts, the oldest first.
+    /// Queues a step that reads a chunk of some prompts, oldest first.
     fn queue_prompts(&mut self) -> Result<Option<UnderWay>> {
-        // More could not begin in a step; those in front may wait for what others are reading.
+        // At most `rows` texts can start in a step, but the first ones may have to wait for blocks that
+        // others are computing.
         let next = self.waiting.iter().take(self.options.rows.saturating_mul(2));
         let all: BTreeSet<RequestId> = self.running.iter().chain(next).copied().collect();
         let (mut planned, mut time) = (Planned::default(), 1);
-        // Where an older text has no place yet, none begins; those that have begun go on.
+        // No text starts before an older one that waits for a slot, but texts that have started continue.
         let mut full = self.running.len() >= self.options.rows;
         for id in all {
             self.totals.looked_at += 1;
@@ -491,21 +492,21 @@ impl Generator {
         self.queue(planned, None)
     }
 
-    /// Returns the number of tokens of a text that are found in memory when it begins.
+    /// Returns the number of tokens of a text that are cached.
     fn cached(&self, text: &Text) -> usize {
         if text.request.shares { self.memory.pages.cached(text.seen()) } else { 0 }
     }
 
-    /// Returns whether there is a place for one more text, and memory for its tokens still to be computed
-    /// and for the next token of the others.
+    /// Returns `true` if one more text fits: a slot is free, and there are enough blocks for its missing
+    /// tokens and for the next token of every other text.
     fn admits(&self, pending: usize) -> bool {
         let (running, Counts { free, cached, .. }) = (self.running(), self.memory.pages.counts());
         let needed = (pending + 1).div_ceil(self.options.block_size) + running;
         running == 0 || running < self.options.rows && needed <= free + cached
     }
 
-    /// Returns whether a text that is being read has more blocks in common with this one than are in
-    /// memory: it is worth waiting for them.
+    /// Returns `true` if another text that is being read shares a longer prefix with this one than is cached,
+    /// so that waiting for its blocks saves work.
     fn will_be_cached(&self, id: RequestId) -> bool {
         let text = &self.texts[&id];
         let cached = self.cached(text);
@@ -519,12 +520,12 @@ impl Generator {
         text.request.shares && running.any(|other| being_read(&other) && common(other) > cached)
     }
 
-    /// Returns the youngest text in memory that is younger than this one.
+    /// Returns the youngest text in memory that is younger than `id`.
     fn youngest_after(&self, id: RequestId) -> Option<RequestId> {
         self.running.range((Excluded(id), Unbounded)).next_back().copied()
     }
 
-    /// Makes room for tokens of a text, if need be and allowed by taking it from younger ones.
+    /// Reserves space for new tokens of a text. If `preempts` is set, preempts younger texts as needed.
     fn place(&mut self, new: New, planned: &mut Planned, preempts: bool) -> bool {
         let id = new.id;
         let sequence = self.texts[&id].sequence.expect("it is in memory");

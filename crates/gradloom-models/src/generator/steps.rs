@@ -1,4 +1,4 @@
-//! Steps of the device: they are queued, and settled when they have ended.
+//! Steps on the device: queueing, and processing of their results.
 
 use super::Generator;
 use super::memory::{Choice, NewTokens, floats, words};
@@ -10,31 +10,31 @@ use crate::kv::pages::{BlockCopy, SequenceId};
 use gradloom_core::error::Result;
 use gradloom_runtime::Step;
 
-/// New tokens of a text in a step for which there is room.
+/// New tokens of a text in a step, with reserved space.
 #[derive(Clone, Copy)]
 pub(super) struct New {
     pub(super) id: RequestId,
     pub(super) count: usize,
-    /// The row of the step before that chooses the token, where that step is under way. It stays in that
-    /// row, where its token is kept.
+    /// Row of the queued previous step that chooses the token, if it is not known yet. The text stays in this
+    /// row, because the token is stored per row.
     pub(super) row: Option<usize>,
 }
 
 impl New {
-    /// Tokens before these that are computed by the step before.
+    /// Returns the number of preceding tokens that the previous step computes.
     pub(super) fn under_way(&self) -> usize {
         usize::from(self.row.is_some())
     }
 }
 
-/// Rows of a step for which there is room.
+/// Rows of a step, with reserved space, and the copies that they require.
 #[derive(Default)]
 pub(super) struct Planned {
     pub(super) rows: Vec<New>,
     pub(super) copies: Vec<(RequestId, BlockCopy)>,
 }
 
-/// A step that was queued.
+/// A queued step.
 #[derive(Debug)]
 pub(super) struct UnderWay {
     step: Step,
@@ -42,24 +42,24 @@ pub(super) struct UnderWay {
     rows: Vec<Option<RowUnderWay>>,
 }
 
-/// A row of a step that was queued.
+/// A row of a queued step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowUnderWay {
     id: RequestId,
-    /// The text's place in memory then; it may have lost it since.
+    /// Sequence of the text when the step was queued. The text may have been removed from memory since.
     sequence: SequenceId,
     count: usize,
     chooses: bool,
 }
 
 impl UnderWay {
-    /// Returns whether a step over so many texts can read the tokens of this one: they are kept where a
-    /// step of as many rows looks for them.
+    /// Returns `true` if a step over `texts` texts can read the tokens of this one. Tokens are stored per
+    /// number of rows, so both steps must have equally many.
     pub(super) fn precedes(&self, texts: usize) -> bool {
         self.rows.len() == texts.next_power_of_two()
     }
 
-    /// Returns the row that chooses this text's next token, unless the text's place in memory has changed.
+    /// Returns the row that chooses the text's next token, unless the text's sequence has changed.
     pub(super) fn row_of(&self, id: RequestId, text: &Text) -> Option<usize> {
         let is_of = |row: &RowUnderWay| row.id == id && row.chooses && text.sequence == Some(row.sequence);
         self.rows.iter().position(|row| row.as_ref().is_some_and(is_of))
@@ -67,13 +67,13 @@ impl UnderWay {
 }
 
 impl Generator {
-    /// Queues a step over rows for which there is room, if there are any, and if it can read the tokens of
-    /// the one that it is queued behind.
+    /// Queues a step over rows with reserved space. Returns `None` if there are no rows, or if the step
+    /// cannot read the tokens of the queued step `behind`.
     pub(super) fn queue(&mut self, planned: Planned, behind: Option<&UnderWay>) -> Result<Option<UnderWay>> {
         let Planned { rows: planned, copies } = planned;
         let (owners, copies): (Vec<_>, Vec<_>) = copies.into_iter().unzip();
         if let Err(error) = self.memory.run_copies(&copies) {
-            // Blocks that should have been copied hold nothing: these texts are computed again.
+            // The destination blocks of the failed copies are invalid, so the texts are recomputed.
             owners.into_iter().for_each(|id| self.rest(id));
             return Err(error);
         }
@@ -111,7 +111,7 @@ impl Generator {
         Ok(Some(UnderWay { step, head, rows }))
     }
 
-    /// Waits for a step and notes what it has computed and chosen. If it has failed, its texts are as before.
+    /// Waits for a step and records its results. If the step failed, its texts are unchanged.
     pub(super) fn settle(&mut self, under_way: UnderWay) -> Result<()> {
         let outcome = under_way.step.result();
         if outcome.is_err() {
@@ -145,9 +145,9 @@ impl Generator {
         Ok(())
     }
 
-    /// Takes a step back: waits until it has ended, whatever came of it.
+    /// Reverts a step after waiting for its end, ignoring its result.
     pub(super) fn take_back(&mut self, under_way: &UnderWay) {
-        // Whoever goes on tries again, and is told then.
+        // The caller retries the step and gets the error then.
         let _ = under_way.step.result();
         for row in under_way.rows.iter().flatten() {
             if let Some(text) = self.texts.get_mut(&row.id) {
@@ -157,7 +157,7 @@ impl Generator {
         self.give_room_back(&under_way.rows);
     }
 
-    /// Gives the room of rows back whose step has failed.
+    /// Releases the space reserved for the rows of a failed step.
     fn give_room_back(&mut self, rows: &[Option<RowUnderWay>]) {
         for row in rows.iter().flatten() {
             let text = self.texts.get(&row.id);
@@ -168,8 +168,8 @@ impl Generator {
         }
     }
 
-    /// Returns the output of a step over these rows: enough for all texts under way, and all kinds of
-    /// truncation if one is asked for, so that few programs are compiled.
+    /// Returns the output of a step over the planned rows. It covers all active texts, and all kinds of
+    /// truncation if one is used, to limit the number of compiled programs.
     fn head(&self, planned: &[New]) -> Head {
         let completes = |new: &New| self.pending(&self.texts[&new.id]) == Some(new.count);
         if !planned.iter().any(completes) {
@@ -184,7 +184,7 @@ impl Generator {
         Head::Choose { choices, adjusts }
     }
 
-    /// Notes the next token of a text.
+    /// Records the next token of a text.
     fn chosen(&mut self, request: RequestId, token: i32, logprobs: Option<TokenLogprobs>) {
         let context = self.memory.context();
         let text = self.texts.get_mut(&request).expect("it is under way");
@@ -214,7 +214,7 @@ impl Generator {
     }
 }
 
-/// Assigns the planned texts to rows: returns what each of `rows` rows computes.
+/// Assigns the planned texts to `rows` rows.
 fn placed(planned: &[New], rows: usize) -> Vec<Option<New>> {
     let mut places = vec![None; rows];
     for new in planned {

@@ -1,4 +1,4 @@
-//! Requests of text: a tokenizer before a generator, stop strings behind it.
+//! Text interface of a generator: encodes prompts, decodes tokens and detects stop strings.
 
 use super::{Event, Finish, Generator, Request, RequestId, TokenLogprobs};
 use crate::data::Tokenizer;
@@ -7,7 +7,7 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Text for one request, or for many at once.
+/// Text generator for one or many concurrent requests.
 ///
 /// ```
 /// # use gradloom_cpu::CpuDevice as _;
@@ -22,7 +22,7 @@ use std::fmt;
 /// session.materialize()?;
 /// let generator = Generator::new(&session, GeneratorOptions::holding(1, config.context))?;
 /// let mut texts = TextGenerator::new(generator, &Bytes);
-/// // Longer than the context, and up to an empty line.
+/// Continue beyond the context, up to an empty line.
 /// texts.add("The plan ", Request { rolls: true, ..Request::new([], 50) }, &["\n\n"])?;
 /// while !texts.generator().is_idle() {
 ///     texts.step()?.iter().for_each(|event| print!("{}", event.text()));
@@ -41,28 +41,28 @@ impl fmt::Debug for TextGenerator<'_> {
     }
 }
 
-/// Result of a step for a request of text.
+/// An event that a step produces for a text request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TextEvent {
-    /// A token, and the text that is certain with it: empty while characters are incomplete, or while a
+    /// The next token, and the text that it completes. The text is empty while a character is incomplete or a
     /// stop string may have begun.
     Token {
         /// Request that the token belongs to.
         request: RequestId,
         /// The token.
         token: i32,
-        /// Text that follows the text before.
+        /// Text that follows the text returned before.
         text: String,
-        /// Log-probabilities, if [`Request::logprobs`] asked for them.
+        /// Log-probabilities, if [`Request::logprobs`] requests them.
         logprobs: Option<TokenLogprobs>,
     },
-    /// There is no more text, and the request is forgotten.
+    /// The request has ended and is removed.
     Finished {
         /// The request.
         request: RequestId,
         /// Text that was held back.
         text: String,
-        /// The reason.
+        /// Reason why the text ended.
         finish: Finish,
     },
 }
@@ -75,7 +75,7 @@ impl TextEvent {
         }
     }
 
-    /// Returns the text that follows the text before.
+    /// Returns the text that follows the text returned before.
     pub fn text(&self) -> &str {
         match self {
             Self::Token { text, .. } | Self::Finished { text, .. } => text,
@@ -84,18 +84,18 @@ impl TextEvent {
 }
 
 impl<'t> TextGenerator<'t> {
-    /// Makes a generator that takes and returns text. With a model that has more tokens than the tokenizer,
-    /// it should choose only the tokenizer's: see
+    /// Creates a text generator. If the model's vocabulary is larger than the tokenizer's, restrict the
+    /// generator to the tokenizer's with
     /// [`GeneratorOptions::vocabulary`](super::GeneratorOptions::vocabulary).
     pub fn new(generator: Generator, tokenizer: &'t dyn Tokenizer) -> Self {
         Self { generator, tokenizer, streams: BTreeMap::new() }
     }
 
-    /// Takes a request whose prompt is a text, encoded by [`Tokenizer::prompt`]; that of `request` is
-    /// ignored. For the rest see [`TextGenerator::add_encoded`].
+    /// Adds a request with the given prompt, encoded by [`Tokenizer::prompt`], in place of the prompt of
+    /// `request`. Otherwise like [`TextGenerator::add_encoded`].
     ///
     /// # Errors
-    /// When the text cannot be encoded; as [`Generator::add`].
+    /// Returns an error if the text cannot be encoded, and in the same cases as [`Generator::add`].
     pub fn add(&mut self, prompt: &str, request: Request, stops: &[impl AsRef<str>]) -> Result<RequestId> {
         let prompt = self.tokenizer.prompt(prompt.as_bytes()).map_err(|error| {
             Error::new(ErrorKind::Feed, format!("the prompt: {error}")).help(error.remedy())
@@ -103,11 +103,11 @@ impl<'t> TextGenerator<'t> {
         self.add_encoded(Request { prompt, ..request }, stops)
     }
 
-    /// Takes a request. The text ends before the first of the stop strings, or at the tokenizer's own end,
-    /// besides [`Request::ends`].
+    /// Adds a request. In addition to [`Request::ends`], the text ends with the tokenizer's end-of-text token
+    /// or before the first stop string.
     ///
     /// # Errors
-    /// As [`Generator::add`].
+    /// Returns an error in the same cases as [`Generator::add`].
     pub fn add_encoded(&mut self, mut request: Request, stops: &[impl AsRef<str>]) -> Result<RequestId> {
         request.ends.extend(self.tokenizer.end_of_text());
         let id = self.generator.add(request)?;
@@ -115,11 +115,11 @@ impl<'t> TextGenerator<'t> {
         Ok(id)
     }
 
-    /// Forks a request as [`Generator::fork`] does; the same stop strings end it.
+    /// Forks a request like [`Generator::fork`]. The stop strings are the same.
     ///
     /// # Errors
-    /// As there; also when a step has failed since the request's last token came, whose text is not known
-    /// before it is handed out.
+    /// Returns an error in the same cases as [`Generator::fork`], or if the request has a pending event
+    /// because a step failed: the text of its last token is not known yet.
     pub fn fork(&mut self, request: RequestId, sampling: Sampling) -> Result<RequestId> {
         if self.generator.holds_events_of(request) {
             let message = format!("{request} has a token that was not handed out, as a step has failed");
@@ -131,20 +131,20 @@ impl<'t> TextGenerator<'t> {
         Ok(id)
     }
 
-    /// Cancels a request as [`Generator::cancel`] does.
+    /// Cancels a request like [`Generator::cancel`].
     ///
     /// # Errors
-    /// As there.
+    /// Returns an error in the same cases as [`Generator::cancel`].
     pub fn cancel(&mut self, request: RequestId) -> Result<()> {
         self.generator.cancel(request)?;
         self.streams.remove(&request);
         Ok(())
     }
 
-    /// Makes a step as [`Generator::step`] does.
+    /// Runs a step like [`Generator::step`].
     ///
     /// # Errors
-    /// As there.
+    /// Returns an error in the same cases as [`Generator::step`].
     pub fn step(&mut self) -> Result<Vec<TextEvent>> {
         let mut events = Vec::new();
         for event in self.generator.step()? {
@@ -158,7 +158,7 @@ impl<'t> TextGenerator<'t> {
                     events.push(TextEvent::Token { request, token, text, logprobs });
                     if let Some(stop) = stopped {
                         self.streams.remove(&request);
-                        // It may have finished by itself with this token.
+                        // The request may have ended with this token anyway.
                         if self.generator.tokens(request).is_ok() {
                             self.generator.cancel(request)?;
                         }
@@ -176,7 +176,7 @@ impl<'t> TextGenerator<'t> {
         Ok(events)
     }
 
-    /// Returns the generator of tokens.
+    /// Returns the underlying token generator.
     pub fn generator(&self) -> &Generator {
         &self.generator
     }
