@@ -1,35 +1,35 @@
-//! Names and layouts of tensors in Hugging Face's files.
+//! Names and layouts of tensors in Hugging Face files.
 //!
-//! In: names in a GGUF file. Out: the names that the same tensors have in the safetensors files of
-//! transformers' `GPT2LMHeadModel` (without the prefix `transformer.`) and `LlamaForCausalLM`, and where the
-//! elements lie otherwise. Always holds: different names stay different.
+//! In: names in a GGUF file. Out: the names of the same tensors in the safetensors files of transformers'
+//! `GPT2LMHeadModel` (without the prefix `transformer.`) and `LlamaForCausalLM`, and differences in layout.
+//! Always holds: different names map to different names.
 
 use super::Gguf;
 use super::error::{error, unread};
 use gradloom_core::error::Result;
 
-/// A kind of model that is read.
+/// A supported model architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Architecture {
     /// GPT-2: `gpt2`.
     Gpt2,
-    /// Llama 1 to 3 and models of their form, such as Mistral 7B: `llama`.
+    /// Llama 1 to 3 and models with the same architecture, such as Mistral 7B: `llama`.
     Llama,
 }
 
-/// Layout of a tensor's elements in a GGUF file, compared with Hugging Face's.
+/// Layout of a tensor in a GGUF file relative to Hugging Face's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// The same layout.
     Same,
-    /// The transposed matrix: GPT-2's linear layers are `[in, out]` at Hugging Face, and `[out, in]` in
+    /// Transposed matrix: GPT-2's linear layers are `[in, out]` in Hugging Face files and `[out, in]` in
     /// GGUF.
     Transposed,
-    /// Another order of the rows of each query head: Hugging Face has the first halves of the pairs that a
-    /// position rotates, then the second halves; llama.cpp has pair after pair.
+    /// Permuted rows within each query head. Rotary embeddings rotate pairs of rows: Hugging Face stores the
+    /// first elements of all pairs, then the second ones; llama.cpp stores pair after pair.
     QueryPairs,
-    /// The same for the heads of the keys.
+    /// Permuted rows within each key head, like [`Layout::QueryPairs`].
     KeyPairs,
 }
 
@@ -41,7 +41,7 @@ const GPT2: [(&str, &str, Layout); 3] = [
     ("output.weight", "lm_head.weight", Same),
 ];
 
-/// Parts of GPT-2's blocks: names without `.weight` and `.bias`, and the layout of the weight.
+/// Tensors of GPT-2's layers: names without `.weight` and `.bias`, and the layout of the weight.
 const GPT2_PARTS: [(&str, &str, Layout); 6] = [
     ("attn_norm", "ln_1", Same),
     ("attn_qkv", "attn.c_attn", Transposed),
@@ -73,7 +73,7 @@ impl Architecture {
     /// All supported architectures.
     pub const ALL: [Self; 2] = [Self::Gpt2, Self::Llama];
 
-    /// Returns the name in the metadata, which is also Hugging Face's `model_type`.
+    /// Returns the architecture's name in the metadata, which equals Hugging Face's `model_type`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Gpt2 => "gpt2",
@@ -81,8 +81,8 @@ impl Architecture {
         }
     }
 
-    /// Returns the name in Hugging Face's files of a tensor of a GGUF file, and its layout; `None` if there
-    /// is no such tensor.
+    /// Returns the Hugging Face name and the layout of a tensor in a GGUF file, or `None` if the architecture
+    /// has no such tensor.
     pub fn hugging_face_name(self, name: &str) -> Option<(String, Layout)> {
         let (singles, parts, blocks) = match self {
             Self::Gpt2 => (&GPT2[..], &GPT2_PARTS[..], "h"),
@@ -96,7 +96,7 @@ impl Architecture {
             return Some((format!("ln_f.{kind}"), Same));
         }
         let (block, part) = part.strip_prefix("blk.")?.split_once('.')?;
-        // `00` would be a second name of block 0.
+        // `00` would be a second name for layer 0.
         let number = block.parse::<u32>().ok().filter(|number| number.to_string() == block)?;
         let (_, to, layout) = parts.iter().find(|(from, ..)| *from == part)?;
         let layout = if (*layout, kind) == (Transposed, "bias") { Same } else { *layout };
@@ -105,10 +105,10 @@ impl Architecture {
 }
 
 impl Gguf {
-    /// Returns the kind of the model.
+    /// Returns the model's architecture.
     ///
     /// # Errors
-    /// When it is another than those that are read, or the file is one of several that have a model together.
+    /// Returns an error if the architecture is not supported, or the file is one part of a split model.
     pub fn architecture(&self) -> Result<Architecture> {
         let name: &str = self.require("general.architecture")?;
         let found = Architecture::ALL.into_iter().find(|architecture| architecture.name() == name);

@@ -1,8 +1,8 @@
-//! Configuration of the same model at Hugging Face.
+//! Configuration in Hugging Face's format.
 //!
-//! In: the metadata, and the shape of the token embedding. Out: the contents of `config.json`, under the
-//! names of transformers' `GPT2Config` and `LlamaConfig`. Always holds: metadata that the configuration
-//! cannot express is an error, so that no model computes something else than the file means.
+//! In: the metadata, and the shape of the token embedding. Out: the contents of `config.json`, with the keys
+//! of transformers' `GPT2Config` and `LlamaConfig`. Always holds: metadata that the configuration cannot
+//! express is an error, so that a model never computes something other than the file specifies.
 
 use super::error::{damaged, unread};
 use super::{Architecture, FromValue, Gguf, Tensor};
@@ -10,11 +10,10 @@ use gradloom_core::error::Result;
 use serde_json::{Map, Value, json};
 use std::f64::consts::TAU;
 
-/// Divisors of the angles' speeds, one for each pair that a position rotates: how llama.cpp has Llama 3's
-/// scaling.
+/// Divisors of the rotation frequencies, one per pair; llama.cpp's representation of Llama 3's scaling.
 pub(super) const ROPE_FACTORS: &str = "rope_freqs.weight";
 
-/// Settings of drawing tokens: transformers' keys, and those of the metadata.
+/// Sampling settings: keys of transformers and of the metadata.
 const SAMPLING: [(&str, &str); 5] = [
     ("temperature", "temp"),
     ("top_k", "top_k"),
@@ -24,18 +23,18 @@ const SAMPLING: [(&str, &str); 5] = [
 ];
 
 impl Gguf {
-    /// Returns the contents of `config.json` for the same model at Hugging Face.
+    /// Returns the contents of `config.json` for the same model in Hugging Face's format.
     ///
     /// # Errors
-    /// When the architecture is not read, the metadata lacks something, or it says what a configuration of
-    /// that model cannot.
+    /// Returns an error if the architecture is not supported, a required key is missing, or the metadata
+    /// cannot be expressed in a configuration.
     pub fn hugging_face_config(&self) -> Result<Value> {
         let mut config = match self.architecture()? {
             Architecture::Gpt2 => self.gpt2()?,
             Architecture::Llama => self.llama()?,
         };
         config["bos_token_id"] = self.token_id("bos_token_id").into();
-        // Of a turn and of a message, too: what llama.cpp ends a text at.
+        // Like llama.cpp, also end a text at the end of a turn or of a message.
         let mut ends: Vec<u32> = Vec::new();
         for name in ["eos_token_id", "eot_token_id", "eom_token_id"] {
             ends.extend(self.token_id(name).filter(|id| !ends.contains(id)));
@@ -60,8 +59,8 @@ impl Gguf {
         Ok(config)
     }
 
-    /// Returns the id of a token with a role. As llama.cpp does, one that is no token's is taken for none:
-    /// -1, or its bits.
+    /// Returns the id of a token with a role. Like llama.cpp, ignores an id outside the vocabulary, such as
+    /// -1.
     pub(super) fn token_id(&self, role: &str) -> Option<u32> {
         let id = u32::from_value(self.metadata(&format!("tokenizer.ggml.{role}"))?)?;
         let tokens = match self.metadata("tokenizer.ggml.tokens") {
@@ -126,19 +125,20 @@ impl Gguf {
         }))
     }
 
-    /// Returns the number of query heads of a Llama.
+    /// Returns the number of query heads of a Llama model.
     pub(super) fn query_heads(&self) -> Result<usize> {
         self.size("llama.attention.head_count")
     }
 
-    /// Heads of keys and values of a Llama.
+    /// Returns the number of key and value heads of a Llama model.
     pub(super) fn key_heads(&self) -> Result<usize> {
         self.size_or("llama.attention.head_count_kv", self.query_heads()?)
     }
 
     fn rope_scaling(&self, theta: f64, head: usize) -> Result<Value> {
         let key = |name: &str| format!("llama.rope.scaling.{name}");
-        // Files of 2023 have the second name. As llama.cpp does, a factor alone is one of linear scaling.
+        // Files from 2023 have the second key. Like llama.cpp, treat a factor without a type as linear
+        // scaling.
         let names = [key("factor"), "llama.rope.scale_linear".to_string()];
         let factor = names.iter().find(|name| self.metadata(name).is_some()).unwrap_or(&names[0]);
         let kind = match self.get::<&str>(&key("type"))? {
@@ -157,7 +157,7 @@ impl Gguf {
             "none" => return Ok(Value::Null),
             "linear" => {}
             "yarn" => {
-                // Programs differ in what they make of these.
+                // Implementations interpret these differently.
                 for name in ["attn_factor", "yarn_log_multiplier", "yarn_ext_factor", "yarn_attn_factor"] {
                     if self.metadata(&key(name)).is_some() {
                         return Err(unread(&self.name, format!("`{}` is not read", key(name))));
@@ -179,9 +179,9 @@ impl Gguf {
         Ok(scaling.into())
     }
 
-    /// Returns Llama 3's scaling, from the divisors that follow from it: 1 for short waves, `factor` for
-    /// long ones, and a transition between them (`_compute_llama3_parameters` of transformers). All of
-    /// Llama 3.1 to 3.3 share the other numbers, which the file does not have.
+    /// Reconstructs the parameters of Llama 3's scaling from its divisors: 1 for short wavelengths, `factor`
+    /// for long ones, and a transition between them (`_compute_llama3_parameters` in transformers). The file
+    /// does not contain the other parameters, which are the same in all of Llama 3.1 to 3.3.
     fn llama3(&self, factors: &Tensor<'_>, theta: f64, head: usize) -> Result<Value> {
         const ORIGINAL: f64 = 8192.0;
         const LOW: f64 = 1.0;
@@ -210,7 +210,7 @@ impl Gguf {
         }))
     }
 
-    /// Rows of the token embedding: also what pads the vocabulary counts.
+    /// Returns the number of rows of the token embedding, including padding of the vocabulary.
     fn vocabulary_size(&self) -> Result<usize> {
         match self.tensor("token_embd.weight").map(|tensor| tensor.shape) {
             Some(&[rows, _]) => Ok(rows),
@@ -218,7 +218,7 @@ impl Gguf {
         }
     }
 
-    /// Returns a number as its shortest decimal: 1e-5 for the f32 9.99999974e-6.
+    /// Returns a positive number, rounded to the shortest decimal of the f32: 1e-5 for 9.99999974e-6.
     fn positive(&self, key: &str) -> Result<f64> {
         let number: f32 = self.require(key)?;
         if number > 0.0 && number.is_finite() {
@@ -230,7 +230,7 @@ impl Gguf {
 
 const ONE_SIZE: &str = "models whose heads rotate in part, or have values of another size, are not read";
 
-/// Returns the number whose shortest decimal is the same.
+/// Returns the f64 with the same shortest decimal representation.
 fn decimal(number: f32) -> f64 {
     number.to_string().parse().expect("Rust reads what it writes")
 }

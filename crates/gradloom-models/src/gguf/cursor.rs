@@ -1,12 +1,12 @@
-//! Reading bytes one after the other.
+//! Sequential reading of bytes.
 //!
-//! In: bytes. Out: numbers and texts, little-endian. Always holds: nothing is allocated, and no length is
-//! trusted before that many bytes are there.
+//! In: bytes. Out: little-endian numbers and strings. Always holds: nothing is allocated, and every length is
+//! checked against the remaining bytes.
 
-/// A fault in the bytes, as the end of a message.
+/// Description of an error in the bytes, used at the end of a message.
 pub(super) type Fault = String;
 
-/// A place in bytes.
+/// A read position in a byte slice.
 #[derive(Clone)]
 pub(super) struct Cursor<'a> {
     bytes: &'a [u8],
@@ -22,7 +22,7 @@ impl<'a> Cursor<'a> {
         self.at
     }
 
-    /// Bytes that are left.
+    /// Returns the number of remaining bytes.
     pub(super) fn left(&self) -> usize {
         self.bytes.len().saturating_sub(self.at)
     }
@@ -49,13 +49,13 @@ impl<'a> Cursor<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// Reads a text: its length in 64 bits, then bytes, which should be UTF-8.
+    /// Reads a string as bytes: its length in 64 bits, then its contents, which are not checked to be UTF-8.
     pub(super) fn text(&mut self) -> Result<&'a [u8], Fault> {
         let length = self.u64()?;
         self.take(length)
     }
 
-    /// Reads a text that is UTF-8.
+    /// Reads a UTF-8 string.
     pub(super) fn string(&mut self) -> Result<&'a str, Fault> {
         let at = self.at;
         std::str::from_utf8(self.text()?).map_err(|_| format!("the text at byte {at} is not UTF-8"))

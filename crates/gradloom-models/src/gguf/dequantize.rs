@@ -1,21 +1,22 @@
-//! Quantised blocks as f32.
+//! Dequantization of blocks to f32.
 //!
-//! In: blocks of a type. Out: their elements. Always holds: the same bits as ggml's reference
-//! (`dequantize_row_*` in its `ggml-quants.c`), NaN aside, since every product and sum is rounded alike.
+//! In: blocks of a type. Out: their elements. Always holds: except for NaN, the results are bit-identical to
+//! ggml's reference (`dequantize_row_*` in its `ggml-quants.c`), because every product and sum is rounded in
+//! the same way.
 //!
-//! A block of 32 (`Q4_0` to `Q8_0`) or of 256 elements (`_K`) has its scales as f16, little-endian. Nibbles
-//! lie so that the low halves of a run of bytes come first, then their high halves.
+//! A block has 32 elements (`Q4_0` to `Q8_0`) or 256 (`_K`), and little-endian f16 scales. In a run of bytes,
+//! the low nibbles are the first half of the elements and the high nibbles the second half.
 
 use super::types::TensorType;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::half::{from_bf16, from_f16};
 use std::array::from_fn;
 
-/// Returns the elements of whole blocks, one after the other.
+/// Returns the elements of a sequence of blocks.
 ///
 /// # Errors
-/// When the type is none of f32, f16, bf16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K; when the bytes
-/// are no whole blocks.
+/// Returns an error if the type is not one of f32, f16, bf16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and
+/// Q6_K, or if the bytes are not whole blocks.
 pub fn dequantize(ty: TensorType, bytes: &[u8]) -> Result<Vec<f32>> {
     let (_, size) = ty.block();
     if !bytes.len().is_multiple_of(size) {
@@ -41,7 +42,7 @@ pub fn dequantize(ty: TensorType, bytes: &[u8]) -> Result<Vec<f32>> {
     })
 }
 
-/// Returns whether elements of a type can be read.
+/// Returns `true` if elements of a type can be dequantized.
 pub(super) fn is_read(ty: TensorType) -> bool {
     dequantize(ty, &[]).is_ok()
 }
@@ -55,56 +56,59 @@ fn blocks<const B: usize, const N: usize>(bytes: &[u8], block: impl Fn(&[u8; B])
     elements
 }
 
-/// Returns the f16 at an offset, as f32.
+/// Returns the f16 at an offset as f32.
 fn scale(block: &[u8], at: usize) -> f32 {
     from_f16(u16::from_le_bytes([block[at], block[at + 1]]))
 }
 
-/// Returns the nibble of element `i`: a run of bytes has twice as many elements, the low halves first.
+/// Returns the nibble of element `i`. Each run of `run` bytes has twice as many elements, the low nibbles
+/// first.
 fn nibble(bytes: &[u8], run: usize, i: usize) -> u8 {
     bytes[i / (2 * run) * run + i % run] >> (i / run % 2 * 4) & 15
 }
 
-/// Returns bit 4 of element `i` of a block of 32: bit `i` of four bytes.
+/// Returns bit 4 of element `i` of a block of 32, which is bit `i` of the four bytes.
 fn fifth_bit(bytes: &[u8], i: usize) -> u8 {
     (bytes[i / 8] >> (i % 8) & 1) << 4
 }
 
-/// Scale d, 16 bytes of nibbles q: `d (q - 8)`.
+/// Dequantizes a block of a scale d and 16 bytes of nibbles q: `d (q - 8)`.
 fn q4_0(block: &[u8; 18]) -> [f32; 32] {
     let d = scale(block, 0);
     from_fn(|i| d * (f32::from(nibble(&block[2..], 16, i)) - 8.0))
 }
 
-/// Scale d, minimum m, 16 bytes of nibbles q: `d q + m`.
+/// Dequantizes a block of a scale d, a minimum m and 16 bytes of nibbles q: `d q + m`.
 fn q4_1(block: &[u8; 20]) -> [f32; 32] {
     let (d, m) = (scale(block, 0), scale(block, 2));
     from_fn(|i| d * f32::from(nibble(&block[4..], 16, i)) + m)
 }
 
-/// Scale d, 4 bytes of fifth bits, 16 bytes of nibbles; q of both: `d (q - 16)`.
+/// Dequantizes a block of a scale d, 4 bytes of fifth bits and 16 bytes of nibbles, which form q: `d (q -
+/// 16)`.
 fn q5_0(block: &[u8; 22]) -> [f32; 32] {
     let d = scale(block, 0);
     from_fn(|i| d * (f32::from(nibble(&block[6..], 16, i) | fifth_bit(&block[2..6], i)) - 16.0))
 }
 
-/// Scale d, minimum m, 4 bytes of fifth bits, 16 bytes of nibbles; q of both: `d q + m`.
+/// Dequantizes a block of a scale d, a minimum m, 4 bytes of fifth bits and 16 bytes of nibbles, which form
+/// q: `d q + m`.
 fn q5_1(block: &[u8; 24]) -> [f32; 32] {
     let (d, m) = (scale(block, 0), scale(block, 2));
     from_fn(|i| d * f32::from(nibble(&block[8..], 16, i) | fifth_bit(&block[4..8], i)) + m)
 }
 
-/// Scale d, 32 signed bytes q: `d q`.
+/// Dequantizes a block of a scale d and 32 signed bytes q: `d q`.
 fn q8_0(block: &[u8; 34]) -> [f32; 32] {
     let d = scale(block, 0);
     from_fn(|i| d * f32::from(block[2 + i] as i8))
 }
 
-/// Returns the scale and the minimum of each of the eight runs of 32 elements of Q4_K and Q5_K: d and dmin,
-/// as f16, times numbers of 6 bits, which 12 bytes hold. Bytes 0 to 3 have the scales of runs 0 to 3 in
-/// their low 6 bits, bytes 4 to 7 the minima. Of run r from 4 on, byte r + 4 has the low 4 bits of the
-/// scale and, above them, of the minimum; the upper 2 bits are those of byte r - 4 for the scale, of byte r
-/// for the minimum.
+/// Returns the scale and the minimum of each of the eight runs of 32 elements in Q4_K and Q5_K: the f16
+/// values d and dmin times 6-bit numbers packed in 12 bytes. The low 6 bits of bytes 0 to 3 are the scales of
+/// runs 0 to 3, those of bytes 4 to 7 the minima. For runs r from 4 to 7, byte r + 4 has the low 4 bits of
+/// the scale and, above them, those of the minimum; the upper 2 bits are the top bits of byte r - 4 for the
+/// scale and of byte r for the minimum.
 fn scales_and_minima(block: &[u8]) -> [(f32, f32); 8] {
     let (d, dmin, packed) = (scale(block, 0), scale(block, 2), &block[4..16]);
     from_fn(|run| {
@@ -119,7 +123,8 @@ fn scales_and_minima(block: &[u8]) -> [(f32, f32); 8] {
     })
 }
 
-/// Scales d and minima m of eight runs, 128 bytes of nibbles q in runs of 32: `d q - m`.
+/// Dequantizes a block of scales d and minima m of eight runs, and 128 bytes of nibbles q in runs of 32: `d q
+/// - m`.
 fn q4_k(block: &[u8; 144]) -> [f32; 256] {
     let runs = scales_and_minima(block);
     from_fn(|i| {
@@ -128,7 +133,7 @@ fn q4_k(block: &[u8; 144]) -> [f32; 256] {
     })
 }
 
-/// As Q4_K, with 32 bytes before the nibbles: bit r of byte j is the fifth bit of element j of run r.
+/// Like [`q4_k`], with 32 bytes before the nibbles: bit r of byte j is the fifth bit of element j of run r.
 fn q5_k(block: &[u8; 176]) -> [f32; 256] {
     let runs = scales_and_minima(block);
     from_fn(|i| {
@@ -137,9 +142,9 @@ fn q5_k(block: &[u8; 176]) -> [f32; 256] {
     })
 }
 
-/// 128 bytes of nibbles in runs of 64; 64 bytes of upper bits, two of each element: byte j of 32 has those of
-/// the elements j, j + 32, j + 64 and j + 96 of a half; 16 signed bytes s, one for 16 elements; scale d:
-/// `d s (q - 32)`.
+/// Dequantizes a block: 128 bytes of nibbles in runs of 64; 64 bytes of upper bits, two per element, where
+/// byte j of each 32 has those of elements j, j + 32, j + 64 and j + 96 of a half; 16 signed bytes s, one per
+/// 16 elements; and a scale d. The result is `d s (q - 32)`.
 fn q6_k(block: &[u8; 210]) -> [f32; 256] {
     let d = scale(block, 208);
     from_fn(|i| {

@@ -1,14 +1,14 @@
 //! The header of a GGUF file.
 //!
-//! In: the bytes of a file. Out: where its metadata and its tensors lie. Always holds: keys and names are
-//! unique; values are sound; every tensor lies within the file, aligned, and apart from the others; no more
-//! is allocated than a small multiple of the header's own bytes.
+//! In: the bytes of a file. Out: the locations of its metadata and tensors. Always holds: keys and names are
+//! unique; values are valid; every tensor is aligned, within the file, and does not overlap another; memory
+//! use is bounded by a small multiple of the header's size.
 //!
-//! The format, version 2 and 3, little-endian, as in the `gguf.md` of the ggml project: the letters `GGUF`,
-//! the version (u32), the numbers of tensors and of metadata entries (u64 each); entries: key, type (u32),
-//! value; tensors: name, number of dimensions (u32), dimensions (u64 each, the fastest first), type (u32),
-//! offset (u64); then, from the next multiple of `general.alignment` (32 unless it says otherwise), the data,
-//! which offsets count from.
+//! The format, versions 2 and 3, is specified in `gguf.md` of the ggml project. All numbers are
+//! little-endian. The file begins with the letters `GGUF`, the version (u32), and the numbers of tensors and
+//! of metadata entries (u64 each). Then follow the entries: key, type (u32), value; and the tensors: name,
+//! number of dimensions (u32), dimensions (u64 each, fastest-varying first), type (u32), offset (u64). The
+//! data begins at the next multiple of `general.alignment` (32 by default); offsets are relative to it.
 
 use super::cursor::{Cursor, Fault};
 use super::error::{damaged, error};
@@ -19,7 +19,7 @@ use gradloom_runtime::files::{BEGINNING, FileKind};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Dimensions that a tensor of ggml may have.
+/// Maximum number of dimensions of a ggml tensor.
 const MOST_DIMENSIONS: u32 = 4;
 
 #[derive(Debug)]
@@ -29,17 +29,17 @@ pub(super) struct Header {
     pub(super) tensors: BTreeMap<String, Place>,
 }
 
-/// A value in the file.
+/// Location of a metadata value in the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     ty: u32,
     at: usize,
 }
 
-/// A tensor in the file.
+/// Location of a tensor in the file.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// Row-major: the dimension that is contiguous comes last.
+    /// Row-major shape: the contiguous dimension comes last.
     pub(super) shape: Vec<usize>,
     pub(super) ty: TensorType,
     pub(super) bytes: Range<usize>,
@@ -52,8 +52,11 @@ impl Entry {
 }
 
 impl Header {
+    /// Parses the header of a file.
+    ///
     /// # Errors
-    /// When the file is none of GGUF, of another version or byte order, truncated, or damaged.
+    /// Returns an error if the file is not a GGUF file, has an unsupported version or byte order, or is
+    /// truncated or damaged.
     pub(super) fn parse(bytes: &[u8], file: &str) -> Result<Self> {
         let mut cursor = Cursor::new(bytes, 0);
         if cursor.take(4).ok() != Some(b"GGUF") {
@@ -61,7 +64,7 @@ impl Header {
         }
         let in_header = |fault: Fault| damaged(file, fault);
         let version = cursor.u32().map_err(in_header)?;
-        // Versions are small: bytes in the other order make a large number.
+        // Version numbers are small, so they become large in the wrong byte order.
         if matches!(version.swap_bytes(), 1..=0xffff) {
             return Err(error(file, "the file is big-endian, and only little-endian ones are read")
                 .help("convert it with `gguf_convert_endian.py FILE little` of llama.cpp"));
@@ -118,7 +121,7 @@ impl Header {
         alignment.ok_or_else(|| format!("`{KEY}` is {value:?} and no power of two"))
     }
 
-    /// Returns two tensors that share bytes, if there are any.
+    /// Returns the names of two tensors that overlap, if any.
     fn overlap(&self) -> Option<(&str, &str)> {
         let places = self.tensors.iter().filter(|(_, place)| !place.bytes.is_empty());
         let mut places: Vec<_> =
@@ -129,12 +132,12 @@ impl Header {
     }
 }
 
-/// Returns the error of a file that does not begin with `GGUF`.
+/// Returns the error for a file that does not begin with `GGUF`.
 fn no_gguf(bytes: &[u8], file: &str) -> Error {
     let kind = FileKind::of(&bytes[..bytes.len().min(BEGINNING as usize)]);
     let message = match kind {
         FileKind::Empty => "the file is empty".to_string(),
-        // What begins with the letters in the other order.
+        // `FileKind` also recognizes the letters in reverse order.
         FileKind::Gguf | FileKind::Other => "the file is no GGUF file: it does not begin with `GGUF`".into(),
         kind => format!("the file is {kind}, and no GGUF file"),
     };
@@ -146,9 +149,9 @@ struct Info<'a> {
     name: &'a str,
     shape: Vec<usize>,
     ty: TensorType,
-    /// Number of bytes of its blocks.
+    /// Size of its blocks in bytes.
     length: usize,
-    /// Offset from the beginning of the data.
+    /// Offset from the start of the data in bytes.
     offset: u64,
 }
 
@@ -187,7 +190,7 @@ impl<'a> Info<'a> {
         Ok(Self { name, shape, ty, length, offset })
     }
 
-    /// Returns the tensor's name and place in a file of `size` bytes whose data begins at `data`.
+    /// Returns the tensor's name and location in a file of `size` bytes whose data begins at `data`.
     fn placed(self, data: u64, size: usize) -> std::result::Result<(&'a str, Place), Fault> {
         let Self { name, shape, ty, length, offset } = self;
         let start = data.checked_add(offset).and_then(|start| usize::try_from(start).ok());

@@ -1,12 +1,12 @@
-//! Models in GGUF files, which llama.cpp and the programs around it use.
+//! Models in GGUF files, the format of llama.cpp.
 //!
-//! In: a file, mapped into memory. Out: its metadata and tensors as they are ([`Gguf`]); and the same model
-//! as Hugging Face's files have it: the configuration, the weights by their names there, and the tokenizer.
-//! Always holds: everything that is returned lies within the file, and no more is allocated than a small
-//! multiple of it, whatever a header says.
+//! In: a memory-mapped file. Out: its metadata and tensors ([`Gguf`]), and the same model in Hugging Face's
+//! format: the configuration, the weights with their names, and the tokenizer. Always holds: everything
+//! returned lies within the file, and memory use is bounded by a small multiple of its size, whatever the
+//! header contains.
 //!
-//! Quantised elements become f32 ([`dequantize`]): Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K; f32,
-//! f16 and bf16 stay as they are. [`quantize`] makes Q8_0 and Q4_0.
+//! Quantized elements (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K) are converted to f32 by
+//! [`dequantize`]; f32, f16 and bf16 are unchanged. [`quantize`] produces Q8_0 and Q4_0.
 
 mod architecture;
 mod config;
@@ -46,7 +46,7 @@ use std::path::Path;
 /// ```
 #[derive(Debug)]
 pub struct Gguf {
-    /// The path, or what else stands for it in messages.
+    /// Path of the file, or another name used in messages.
     name: String,
     bytes: Bytes,
     header: Header,
@@ -55,13 +55,13 @@ pub struct Gguf {
 /// A tensor in a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Tensor<'a> {
-    /// Its name.
+    /// Name of the tensor.
     pub name: &'a str,
-    /// Its extents, row-major: GGUF's dimensions in reverse.
+    /// Row-major shape: GGUF's dimensions in reverse order.
     pub shape: &'a [usize],
-    /// The type of its elements.
+    /// Element type.
     pub ty: TensorType,
-    /// Its blocks.
+    /// Data of the blocks.
     pub bytes: &'a [u8],
 }
 
@@ -69,30 +69,30 @@ impl Tensor<'_> {
     /// Returns the elements, row-major.
     ///
     /// # Errors
-    /// When their type is not read; the message names it.
+    /// Returns an error if the element type is not supported.
     pub fn to_f32(&self) -> Result<Vec<f32>> {
-        // The bytes are whole blocks: the type alone can be at fault.
+        // The bytes are whole blocks, so only the type can be the problem.
         dequantize(self.ty, self.bytes)
             .map_err(|fault| unread(&format!("the tensor `{}`", self.name), fault.message()))
     }
 }
 
 impl Gguf {
-    /// Opens a file; its tensors are read when they are used. While it is in use, the file must not be cut
-    /// off by another process.
+    /// Maps a file into memory. Tensors are read when they are used. No other process may truncate the file
+    /// while it is in use.
     ///
     /// # Errors
-    /// When the file cannot be read, is no GGUF file, is of another version than 2 and 3, is big-endian, or
-    /// is damaged.
+    /// Returns an error if the file cannot be read, is not a GGUF file, has a version other than 2 and 3, is
+    /// big-endian, or is damaged.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         Self::of(path.display().to_string(), Bytes::open(path)?)
     }
 
-    /// Takes a whole file that is in memory.
+    /// Parses a file in memory.
     ///
     /// # Errors
-    /// As [`Gguf::open`].
+    /// Returns an error in the same cases as [`Gguf::open`].
     pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Result<Self> {
         Self::of("the file in memory".to_string(), bytes.into().into())
     }
@@ -102,7 +102,7 @@ impl Gguf {
         Ok(Self { name, bytes, header })
     }
 
-    /// Returns the path as it was given; for bytes, the name that stands for it in messages.
+    /// Returns the path as given, or a generic name for a file in memory.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -112,21 +112,22 @@ impl Gguf {
         self.header.version
     }
 
-    /// Returns the keys of the metadata, sorted.
+    /// Returns the keys of the metadata in ascending order.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.header.metadata.keys().map(String::as_str)
     }
 
     /// Returns the value of a key.
     pub fn metadata(&self, key: &str) -> Option<Value<'_>> {
-        // It was sound when the file was opened.
+        // All values were validated when the file was opened.
         self.header.metadata.get(key)?.value(&self.bytes).ok()
     }
 
-    /// Returns the value of a key, if it is there. Integers may have any width that holds them.
+    /// Returns the value of a key, if it exists. An integer may have any type, as long as its value fits in
+    /// `T`.
     ///
     /// # Errors
-    /// When it is of another type, or an integer out of range.
+    /// Returns an error if the value has another type, or is an integer out of range.
     pub fn get<'a, T: FromValue<'a>>(&'a self, key: &str) -> Result<Option<T>> {
         let Some(value) = self.metadata(key) else { return Ok(None) };
         T::from_value(value).map(Some).ok_or_else(|| {
@@ -135,22 +136,22 @@ impl Gguf {
         })
     }
 
-    /// Returns the value of a key that must be there.
+    /// Returns the value of a required key.
     ///
     /// # Errors
-    /// As [`get`](Self::get), and when it is not there.
+    /// Returns an error in the same cases as [`get`](Self::get), or if the key is missing.
     pub fn require<'a, T: FromValue<'a>>(&'a self, key: &str) -> Result<T> {
         self.get(key)?.ok_or_else(|| {
             error(&self.name, format_args!("the metadata has no `{key}`")).help("convert the model once more")
         })
     }
 
-    /// Returns all tensors, by name.
+    /// Returns all tensors in order of their names.
     pub fn tensors(&self) -> impl Iterator<Item = Tensor<'_>> {
         self.header.tensors.iter().map(|(name, place)| self.placed(name, place))
     }
 
-    /// Returns the tensor of this name.
+    /// Returns the tensor with this name.
     pub fn tensor(&self, name: &str) -> Option<Tensor<'_>> {
         self.header.tensors.get_key_value(name).map(|(name, place)| self.placed(name, place))
     }
@@ -159,7 +160,7 @@ impl Gguf {
         Tensor { name, shape: &place.shape, ty: place.ty, bytes: &self.bytes[place.bytes.clone()] }
     }
 
-    /// Returns a size in the metadata, which is not 0.
+    /// Returns a size in the metadata, which must not be 0.
     fn size(&self, key: &str) -> Result<usize> {
         if self.metadata(key).is_none() {
             self.require::<usize>(key)?;
@@ -167,7 +168,7 @@ impl Gguf {
         self.size_or(key, 0)
     }
 
-    /// Returns a size that follows from others if the metadata does not have it; not 0 either.
+    /// Returns a size that defaults to `default` if the key is missing. It must not be 0.
     fn size_or(&self, key: &str, default: usize) -> Result<usize> {
         match self.size_of_all(key)?.unwrap_or(default) {
             0 => Err(damaged(&self.name, format_args!("the metadata makes `{key}` 0"))),
@@ -175,7 +176,7 @@ impl Gguf {
         }
     }
 
-    /// Returns a size, if it is there, which may be given for each layer if it is the same in all.
+    /// Returns an optional size. It may be an array with one entry per layer if all entries are equal.
     fn size_of_all(&self, key: &str) -> Result<Option<usize>> {
         let Some(Value::Array(_)) = self.metadata(key) else { return self.get(key) };
         let sizes: Vec<usize> = self.get(key)?.unwrap_or_default();

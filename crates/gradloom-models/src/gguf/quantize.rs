@@ -1,18 +1,18 @@
-//! f32 as quantised blocks.
+//! Quantization of f32.
 //!
-//! In: finite elements. Out: blocks of Q8_0 or Q4_0. Always holds: the same bytes as ggml's reference
+//! In: finite elements. Out: blocks of Q8_0 or Q4_0. Always holds: the bytes are those of ggml's reference
 //! (`quantize_row_q8_0_ref` and `quantize_row_q4_0_ref` in its `ggml-quants.c`).
 
 use super::types::TensorType;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{BLOCK, BlockFormat};
 
-/// Returns the blocks of elements; [`dequantize`](super::dequantize) documents their layout. Blocks do not
-/// cross rows: a tensor's rows must be multiples of 32.
+/// Quantizes elements; [`dequantize`](super::dequantize) documents the layout of the blocks. Blocks do not
+/// cross rows, so the rows of a tensor must be multiples of 32 elements.
 ///
 /// # Errors
-/// When the type is another than Q8_0 and Q4_0; when the elements are no multiple of 32; when one is not
-/// finite, or so large that the scale is beyond f16.
+/// Returns an error if the type is neither Q8_0 nor Q4_0, if the number of elements is not a multiple of 32,
+/// or if an element is NaN, infinite, or so large that its scale overflows f16.
 pub fn quantize(ty: TensorType, elements: &[f32]) -> Result<Vec<u8>> {
     let wrong = |message: String, help: &str| Err(Error::new(ErrorKind::File, message).help(help));
     let (largest, format) = match ty {
@@ -25,7 +25,7 @@ pub fn quantize(ty: TensorType, elements: &[f32]) -> Result<Vec<u8>> {
         let message = format!("{} elements are no whole blocks of {BLOCK} of {ty}", elements.len());
         return wrong(message, "write tensors with other rows as f16");
     }
-    // From 65,520 on, an f16 is infinite.
+    // Values from 65,520 on round to infinity in f16.
     let is_too_large = |x: &f32| x.is_nan() || x.abs() / largest >= 65_520.0;
     if let Some(index) = elements.iter().position(is_too_large) {
         let message = format!("element {index} is {}, which {ty} does not hold", elements[index]);

@@ -1,7 +1,7 @@
-//! The tokenizer of a file.
+//! The tokenizer in a GGUF file.
 //!
-//! In: a file's vocabulary. Out: [`Bpe`]. Always holds: a way of splitting text that is not known is an error
-//! that names it, as the ids of another one would be wrong without a sign.
+//! In: a file's vocabulary. Out: [`Bpe`]. Always holds: an unknown pre-tokenizer is an error, because the ids
+//! of another one would be silently wrong.
 
 use super::error::{error, unread};
 use super::vocabulary::{TokenType, Vocabulary};
@@ -10,21 +10,20 @@ use crate::data::{self, Bpe, Roles};
 use gradloom_core::error::Result;
 
 impl Gguf {
-    /// Returns whether the file has the data of a tokenizer.
+    /// Returns `true` if the file contains a tokenizer.
     pub fn has_tokenizer(&self) -> bool {
         self.metadata("tokenizer.ggml.model").is_some()
     }
 
-    /// Returns the tokenizer that the file describes: merges of bytes (`gpt2`) or SentencePiece's
-    /// (`llama`).
+    /// Returns the file's tokenizer: a byte-level BPE (`gpt2`) or a SentencePiece encoding (`llama`).
     ///
     /// # Errors
-    /// As [`Gguf::vocabulary`]; when the kind, or the way in which text is split, is not known; when tokens,
-    /// merges and scores do not fit together.
+    /// Returns an error in the same cases as [`Gguf::vocabulary`], if the kind of tokenizer or its
+    /// pre-tokenizer is unknown, or if tokens, merges and scores are inconsistent.
     pub fn tokenizer(&self) -> Result<Bpe> {
         let found = self.vocabulary()?;
         let (words, is_sentence_piece) = match &*found.model {
-            // llama.cpp takes a file without a name for one of those before names were given.
+            // Like llama.cpp, treat a file without a name as one from before pre-tokenizers were named.
             "gpt2" => {
                 let pre = found.pre.as_deref().unwrap_or("default");
                 let known = words::find(pre).ok_or_else(|| {
@@ -60,21 +59,21 @@ impl Gguf {
             whole_words: words.whole,
             begins_with_bos,
             starts_plain: found.add_space_prefix == Some(false),
-            // A file of merges may have scores too, which say nothing there.
+            // A byte-level BPE may have scores too, but they are meaningless.
             scores: if is_sentence_piece { found.scores } else { Vec::new() },
             tokens: found.tokens,
             merges: found.merges,
             roles,
         };
         Bpe::from_vocabulary(&lists, &self.name).map_err(|problem| {
-            // The problem names the file already.
+            // The problem already contains the file's name.
             gradloom_core::error::Error::new(gradloom_core::error::ErrorKind::File, problem.to_string())
                 .help("convert the model once more, or put its tokenizer.json beside the file")
         })
     }
 }
 
-/// Returns the control tokens; without types, those that begin and end a text.
+/// Returns the control tokens, or those that begin and end a text if the tokens have no types.
 fn special(found: &Vocabulary) -> Vec<i32> {
     if found.types.is_empty() {
         let mut ids: Vec<i32> = [found.bos, found.eos].into_iter().flatten().map(|id| id as i32).collect();

@@ -1,15 +1,16 @@
-//! Element types of GGUF's tensors.
+//! Element types of GGUF tensors.
 //!
-//! In: the number in a file. Out: a [`TensorType`] with the sizes of its blocks. Always holds: the sizes are
-//! those of ggml's `ggml_type`, also for types whose elements are not read, so that every tensor can be
-//! placed.
+//! In: the type number in a file. Out: a [`TensorType`] with its block size. Always holds: the sizes are
+//! those of ggml's `ggml_type`, including types whose elements are not supported, so that every tensor can be
+//! located.
 
 use std::fmt;
 
-/// Defines the enum and its table in one place: name = number: elements and bytes of a block.
+/// Defines the enum and its table in one place: name = number: elements and bytes per block.
 macro_rules! types {
     ($($name:ident = $id:literal: $elements:literal, $bytes:literal;)*) => {
-        /// An element type, with ggml's name and number. Elements come in blocks, which do not cross rows.
+        /// An element type, with ggml's name and number. Elements are stored in blocks, which do not cross
+        /// rows.
         #[allow(non_camel_case_types, missing_docs)]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[non_exhaustive]
@@ -26,7 +27,7 @@ macro_rules! types {
                 })
             }
 
-            /// Elements and bytes of a block.
+            /// Returns the numbers of elements and bytes in a block.
             pub const fn block(self) -> (usize, usize) {
                 match self {
                     $(Self::$name => ($elements, $bytes),)*

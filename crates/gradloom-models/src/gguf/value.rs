@@ -1,15 +1,15 @@
-//! Values of metadata.
+//! Metadata values.
 //!
-//! In: bytes of a file. Out: a [`Value`], which borrows texts and the elements of arrays from them. Always
-//! holds: reading a value checks all of it, elements of arrays too, and allocates nothing.
+//! In: bytes of a file. Out: a [`Value`] that borrows strings and array elements from them. Always holds:
+//! reading a value validates all of it, including the elements of arrays, and allocates nothing.
 
 use super::cursor::{Cursor, Fault};
 use std::fmt;
 
-/// Arrays within arrays: more than any program writes, and few enough for the stack.
+/// Maximum nesting depth of arrays. It exceeds what any known program writes, and limits stack use.
 const DEEPEST: usize = 8;
 
-/// A value of metadata.
+/// A metadata value.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug)]
 pub enum Value<'a> {
@@ -22,7 +22,7 @@ pub enum Value<'a> {
     F32(f32),
     Bool(bool),
     String(&'a str),
-    /// A string that is not UTF-8, as programs write that check none.
+    /// A string that is not UTF-8, written by a program that does not validate strings.
     Bytes(&'a [u8]),
     Array(Array<'a>),
     U64(u64),
@@ -30,7 +30,7 @@ pub enum Value<'a> {
     F64(f64),
 }
 
-/// The elements of an array, all of one type, where they lie in the file.
+/// An array whose elements have the same type and remain in the file.
 #[derive(Clone, Copy)]
 pub struct Array<'a> {
     ty: u32,
@@ -41,14 +41,15 @@ pub struct Array<'a> {
 
 const STRING: u32 = 8;
 const ARRAY: u32 = 9;
-/// The names of the types, by their numbers in the file.
+/// Names of the types, indexed by their numbers in the file.
 const NAMES: [&str; 13] =
     ["u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "string", "array", "u64", "i64", "f64"];
-/// The fewest bytes of a value: numbers have as many, strings and arrays their headers.
+/// Minimum size of a value of each type in bytes: the exact size of numbers, and the header of strings and
+/// arrays.
 const SIZES: [usize; 13] = [1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8];
 
 impl<'a> Value<'a> {
-    /// Reads a value of the type that a number stands for, `deep` arrays down.
+    /// Reads a value of the type with number `ty`, nested in `deep` arrays.
     pub(super) fn read(cursor: &mut Cursor<'a>, ty: u32, deep: usize) -> Result<Self, Fault> {
         Ok(match ty {
             0 => Self::U8(u8::from_le_bytes(cursor.array()?)),
@@ -75,7 +76,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// Returns the value if it is an integer, of any width.
+    /// Returns the value if it is an integer of any width.
     fn integer(self) -> Option<i128> {
         Some(match self {
             Self::U8(x) => x.into(),
@@ -118,7 +119,7 @@ impl<'a> Array<'a> {
         self.length
     }
 
-    /// Returns whether there are no elements.
+    /// Returns `true` if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
@@ -126,7 +127,8 @@ impl<'a> Array<'a> {
     /// Returns the elements in order.
     pub fn iter(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
         let (ty, deep, mut cursor) = (self.ty, self.deep, Cursor::new(self.bytes, 0));
-        // They were checked when the file was opened; one that changes since then ends the array.
+        // The elements were validated when the file was opened. If one has become invalid since, the array
+        // ends there.
         (0..self.length).map_while(move |_| Value::read(&mut cursor, ty, deep + 1).ok())
     }
 }
@@ -137,7 +139,7 @@ impl fmt::Debug for Array<'_> {
     }
 }
 
-/// The type, with an array's length: `u32`, `array of 3 x string`.
+/// Displays the type, including an array's length: `u32`, `array of 3 x string`.
 impl fmt::Display for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -161,12 +163,12 @@ impl fmt::Display for Value<'_> {
     }
 }
 
-/// A type that values of metadata are read as.
+/// A type to which metadata values can be converted.
 pub trait FromValue<'a>: Sized {
-    /// Returns the name of the type that is wanted, for messages: `a string`.
+    /// Returns a description of the expected type for messages, such as `a string`.
     fn wanted() -> String;
 
-    /// Returns the value if it is of a type that fits and in its range.
+    /// Returns the converted value if its type is compatible and it is in range.
     fn from_value(value: Value<'a>) -> Option<Self>;
 }
 
@@ -224,7 +226,7 @@ impl<'a> FromValue<'a> for &'a str {
     }
 }
 
-/// A text in which bytes that are not UTF-8 are replaced.
+/// Replaces invalid UTF-8.
 impl FromValue<'_> for String {
     fn wanted() -> String {
         "a string".to_string()

@@ -1,68 +1,68 @@
 //! The data of a tokenizer.
 //!
-//! In: the metadata under `tokenizer`. Out: a [`Vocabulary`]. Always holds: types and scores are as many as
-//! the tokens, or none; ids are those of tokens.
+//! In: the metadata under `tokenizer`. Out: a [`Vocabulary`]. Always holds: there are as many types and
+//! scores as tokens, or none; ids are within the vocabulary.
 
 use super::Gguf;
 use super::error::damaged;
 use gradloom_core::error::Result;
 
-/// Contents of a file about the model's tokenizer.
+/// Contents of a file that describe the tokenizer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Vocabulary {
-    /// The kind: `gpt2` for merges of bytes, `llama` for SentencePiece's.
+    /// Kind of tokenizer: `gpt2` for a byte-level BPE, `llama` for SentencePiece.
     pub model: String,
-    /// llama.cpp's name for the way to split a text into words: `gpt-2`, `llama-bpe`.
+    /// llama.cpp's name of the pre-tokenizer, such as `gpt-2` or `llama-bpe`.
     pub pre: Option<String>,
-    /// The tokens by id. Of the kind `gpt2`, bytes are written as GPT-2's `vocab.json` writes them; of
-    /// `llama`, a space is `▁`.
+    /// Tokens, indexed by id. For `gpt2`, bytes are spelt as in GPT-2's `vocab.json`; for `llama`, a space is
+    /// `▁`.
     pub tokens: Vec<String>,
-    /// The type of each token, if the file has them.
+    /// Type of each token. Empty if the file has none.
     pub types: Vec<TokenType>,
-    /// SentencePiece's score of each token, if the file has them.
+    /// SentencePiece score of each token. Empty if the file has none.
     pub scores: Vec<f32>,
-    /// Two tokens with a space between, the first to merge first, if the file has them.
+    /// Pairs of tokens separated by a space, in the order in which they are merged. Empty if the file has
+    /// none.
     pub merges: Vec<String>,
-    /// The token before a text.
+    /// Token at the beginning of a text.
     pub bos: Option<u32>,
-    /// The token that ends a text.
+    /// Token at the end of a text.
     pub eos: Option<u32>,
-    /// The token for unknown text.
+    /// Token for unknown text.
     pub unknown: Option<u32>,
-    /// The padding token.
+    /// Padding token.
     pub padding: Option<u32>,
-    /// True if texts begin with [`bos`](Self::bos); `None` if the file does not say.
+    /// True if texts begin with [`bos`](Self::bos), or `None` if the file does not specify it.
     pub add_bos: Option<bool>,
-    /// True if texts end with [`eos`](Self::eos); `None` if the file does not say.
+    /// True if texts end with [`eos`](Self::eos), or `None` if the file does not specify it.
     pub add_eos: Option<bool>,
-    /// True if a space is put before a text; `None` if the file does not say.
+    /// True if a space is inserted before a text, or `None` if the file does not specify it.
     pub add_space_prefix: Option<bool>,
-    /// The template of a conversation, in Jinja's language.
+    /// Jinja template of a conversation.
     pub chat_template: Option<String>,
 }
 
-/// The type of a token, with llama.cpp's number.
+/// Type of a token, with llama.cpp's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenType {
-    /// A type that the file does not name; the token is read as a piece of text.
+    /// Type that the file does not name; treated as normal text.
     Undefined = 0,
-    /// A piece of text.
+    /// Piece of text.
     Normal = 1,
-    /// The token for unknown text.
+    /// Token for unknown text.
     Unknown = 2,
-    /// A control token, which stands for no text, such as the end.
+    /// Control token, such as the end of a text, which represents no text.
     Control = 3,
-    /// An added token, which is found in a text before others are.
+    /// Added token, recognized before a text is split into other tokens.
     UserDefined = 4,
-    /// A token that is never used.
+    /// Token that is never used.
     Unused = 5,
-    /// A byte, written `<0x0A>`.
+    /// Byte, spelt `<0x0A>`.
     Byte = 6,
 }
 
 impl TokenType {
-    /// Returns the type of a number, as llama.cpp reads it: a number that it does not know is
-    /// [`TokenType::Undefined`].
+    /// Returns the type with a number. As in llama.cpp, unknown numbers are [`TokenType::Undefined`].
     fn of(number: i32) -> Self {
         use TokenType::{Byte, Control, Normal, Undefined, Unknown, Unused, UserDefined};
         let known = [Normal, Unknown, Control, UserDefined, Unused, Byte];
@@ -71,10 +71,10 @@ impl TokenType {
 }
 
 impl Gguf {
-    /// Returns the contents of the file about the tokenizer.
+    /// Returns the file's description of the tokenizer.
     ///
     /// # Errors
-    /// When it has no kind or no tokens, or what it has does not fit together.
+    /// Returns an error if the kind or the tokens are missing, or the contents are inconsistent.
     pub fn vocabulary(&self) -> Result<Vocabulary> {
         let key = |name: &str| format!("tokenizer.ggml.{name}");
         let text = |key: &str| self.get::<String>(key);

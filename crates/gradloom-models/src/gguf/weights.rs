@@ -1,9 +1,9 @@
-//! The tensors as Hugging Face's files have them.
+//! Tensors in Hugging Face's format.
 //!
-//! In: a file of an architecture that is read. Out: [`Weights`] with the names, shapes and elements of the
-//! same model's safetensors file; f16 and bf16 stay, all else is f32. Always holds: every tensor is used, or
-//! the error names one that is not known; of quantised tensors, one at a time is in memory besides the
-//! result.
+//! In: a file of a supported architecture. Out: [`Weights`] with the names, shapes and elements of the same
+//! model's safetensors file; f16 and bf16 are kept, all other types become f32. Always holds: every tensor is
+//! used, or the error names an unknown one; only one dequantized tensor at a time is in memory in addition to
+//! the result.
 
 use super::architecture::Layout;
 use super::config::ROPE_FACTORS;
@@ -18,28 +18,28 @@ use std::borrow::Cow;
 const EMBEDDING: &str = "token_embd.weight";
 const OUTPUT: &str = "output.weight";
 
-/// A tensor that is on its way.
+/// A tensor to be converted during serialization.
 struct Converted<'a> {
     tensor: Tensor<'a>,
     shape: Vec<usize>,
     layout: Layout,
-    /// Heads whose rows are in another order.
+    /// Number of heads whose rows are permuted.
     heads: usize,
 }
 
 impl Gguf {
-    /// Returns all tensors under their names at Hugging Face, as a file in memory: f16 and bf16 as they
-    /// are, others as f32.
+    /// Returns all tensors under their Hugging Face names, as a safetensors file in memory. f16 and bf16 are
+    /// kept; all other types become f32.
     ///
     /// # Errors
-    /// When the architecture or the type of a tensor is not read; when a tensor is not known, or its shape
-    /// does not fit its layout.
+    /// Returns an error if the architecture or the type of a tensor is not supported, if a tensor is unknown,
+    /// or if its shape does not match its layout.
     pub fn weights(&self) -> Result<Weights> {
         let architecture = self.architecture()?;
         let is_tied = self.is_tied()?;
         let mut views = Vec::new();
         for tensor in self.tensors() {
-            // The configuration has what these say.
+            // The configuration already contains this information.
             if tensor.name == ROPE_FACTORS || (tensor.name == OUTPUT && is_tied) {
                 continue;
             }
@@ -87,13 +87,13 @@ impl Gguf {
         Ok(Converted { tensor, shape, layout, heads })
     }
 
-    /// Returns whether the output layer is the token embedding: the layer is then missing, or a copy, which
-    /// programs that quantise may have stored in another type.
+    /// Returns `true` if the output layer is tied to the token embedding. Its tensor is then missing, or a
+    /// copy, which may have been quantized to another type.
     pub(super) fn is_tied(&self) -> Result<bool> {
         let (Some(output), Some(embedding)) = (self.tensor(OUTPUT), self.tensor(EMBEDDING)) else {
             return Ok(self.tensor(OUTPUT).is_none());
         };
-        // A Llama's file has an output layer only where it is one of its own.
+        // Llama files contain an output layer only if it is not tied.
         let &[rows, _] = output.shape else { return Ok(false) };
         let is_alike = output.shape == embedding.shape && is_read(output.ty) && is_read(embedding.ty);
         if self.architecture()? == Architecture::Llama || !is_alike {
@@ -109,13 +109,14 @@ impl Gguf {
                 size += f64::from(*a).powi(2);
             }
         }
-        // Rounding to 4 bits changes about a tenth; another matrix is as far away as it is large.
+        // Rounding to 4 bits has a relative error of about 0.1, whereas an unrelated matrix differs by its
+        // own norm.
         Ok(difference <= size / 16.0)
     }
 }
 
 impl Tensor<'_> {
-    /// Returns a row along the first dimension.
+    /// Returns a row along the first dimension, dequantized.
     fn row(&self, row: usize) -> Result<Vec<f32>> {
         let size = self.bytes.len() / self.shape[0];
         dequantize(self.ty, &self.bytes[row * size..][..size])
@@ -156,10 +157,10 @@ impl View for Converted<'_> {
     }
 }
 
-/// Returns the elements of a matrix with this many columns, column by column.
+/// Transposes a matrix with `columns` columns of elements of `width` bytes.
 fn by_columns(bytes: &[u8], columns: usize, width: usize) -> Vec<u8> {
     let mut result = Vec::with_capacity(bytes.len());
-    // A matrix without rows may have any number of columns.
+    // An empty matrix may have any number of columns.
     if bytes.is_empty() {
         return result;
     }
@@ -171,10 +172,10 @@ fn by_columns(bytes: &[u8], columns: usize, width: usize) -> Vec<u8> {
     result
 }
 
-/// Returns the rows of each head in another order: the even ones, then the odd ones.
+/// Reorders the rows of each head: the even ones first, then the odd ones.
 fn halves(bytes: &[u8], rows: usize, heads: usize) -> Vec<u8> {
     let mut result = Vec::with_capacity(bytes.len());
-    // Without rows, there may be any number of heads.
+    // An empty matrix may have any number of heads.
     if bytes.is_empty() {
         return result;
     }
