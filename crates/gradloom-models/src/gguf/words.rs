@@ -1,42 +1,42 @@
-//! Ways to split text into words before bytes are merged, by the names that llama.cpp gives.
+//! Pre-tokenizers of byte-level BPEs, by llama.cpp's names.
 //!
-//! In: the value of `tokenizer.ggml.pre`. Out: [`Words`]. Always holds: the patterns are those of the
-//! tokenizer.json of the models that the name stands for, or of llama.cpp where it has its own.
+//! In: the value of `tokenizer.ggml.pre`. Out: [`Words`]. Always holds: the patterns are those in the
+//! tokenizer.json of the named models, or llama.cpp's own if it differs.
 
-/// A way to split text.
+/// A pre-tokenizer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Words {
-    /// Regular expressions, each of which splits what those before it left; none for GPT-2's.
+    /// Regular expressions, applied one after the other to the parts that result. Empty for GPT-2's pattern.
     pub(super) patterns: &'static [&'static str],
-    /// True if a word that is a token is encoded as that token, whatever the merges.
+    /// True if a word that is a token is always encoded as that token, even if merges would not produce it.
     pub(super) whole: bool,
-    /// True if texts begin with a token when the file does not say.
+    /// True if texts begin with a BOS token unless the file specifies otherwise.
     pub(super) begins: bool,
 }
 
-/// GPT-2's (Radford et al., 2019).
+/// GPT-2's pattern (Radford et al., 2019).
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 
-/// Llama 3's: GPT-4's without its possessive quantifiers.
+/// Llama 3's pattern: GPT-4's without possessive quantifiers.
 const LLAMA3: &[&str] = &[concat!(
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}",
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )];
 
-/// Qwen 2's: the same with single digits.
+/// Qwen 2's pattern: Llama 3's with single digits.
 const QWEN2: &[&str] = &[concat!(
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}",
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )];
 
-/// Mistral's Tekken: words change where capitals begin.
+/// Pattern of Mistral's Tekken, which also splits before capital letters.
 const TEKKEN: &[&str] = &[concat!(
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+",
     r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}",
     r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )];
 
-/// GPT-4o's, also Llama 4's: as Tekken's, with contractions and up to three digits.
+/// GPT-4o's pattern, also used by Llama 4: Tekken's with contractions and up to three digits.
 const GPT4O: &[&str] = &[concat!(
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+",
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
@@ -45,10 +45,10 @@ const GPT4O: &[&str] = &[concat!(
     r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )];
 
-/// llama.cpp's own, for files of before names were given.
+/// llama.cpp's own patterns for files from before pre-tokenizers were named.
 const DEFAULT: &[&str] = &[r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]"];
 
-/// Returns the way of this name, if it is known.
+/// Returns the pre-tokenizer with this name, if it is known.
 pub(super) fn find(name: &str) -> Option<Words> {
     let (patterns, whole, begins): (&[&str], bool, bool) = match name {
         "gpt-2" | "mpt" | "olmo" | "jais" | "phi-2" | "trillion" | "gigachat" | "a.x-4.0" | "mellum" => {

@@ -1,33 +1,33 @@
-//! The sizes of a GPT-2 and their validation.
+//! Configuration of GPT-2, and its validation.
 
 use serde::{Deserialize, Serialize};
 
-/// Sizes of a GPT-2.
+/// Configuration of a GPT-2 model.
 ///
-/// Serialised with the field names as keys; an unknown key is an error.
+/// The serialized keys are the field names. An unknown key is an error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gpt2Config {
-    /// Number of different tokens.
+    /// Size of the vocabulary.
     pub vocabulary: usize,
-    /// Number of positions: the longest sequence that the model can read.
+    /// Context length: the maximum number of tokens that the model can read.
     pub context: usize,
-    /// Length of the vector that stands for one position.
+    /// Width of the hidden state.
     pub width: usize,
-    /// Attention heads in each layer; a divisor of the width.
+    /// Number of attention heads in each layer; must divide the width.
     pub heads: usize,
-    /// Number of blocks.
+    /// Number of layers.
     pub layers: usize,
-    /// Probability in `0..1` of dropping an element while training, after the embedding and on each residual
+    /// Dropout probability in `0..1` during training, applied after the embedding and to each residual
     /// branch.
     pub dropout: f64,
-    /// Length of the vectors between the two products of an MLP; four times the width if none is given.
+    /// Width of the MLPs' hidden layer, or `None` for four times `width`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mlp_width: Option<usize>,
-    /// Added to the variance in each normalisation, so that it is not 0.
+    /// Constant added to the variance in each layer normalization to avoid division by zero.
     #[serde(default = "usual_epsilon", skip_serializing_if = "is_usual")]
     pub epsilon: f64,
-    /// True where the output layer is the token embedding, as in the published models.
+    /// True if the output layer is tied to the token embedding, as in the published models.
     #[serde(default = "is_tied", skip_serializing_if = "Clone::clone")]
     pub tied: bool,
 }
@@ -53,29 +53,29 @@ impl Default for Gpt2Config {
     }
 }
 
-/// Most blocks of a model: ten times those of GPT-2 XL, which compile in seconds. Compiling takes time and
-/// memory in proportion.
+/// Maximum number of layers. It is ten times that of GPT-2 XL, which compiles in seconds; time and memory of
+/// compilation are proportional to it.
 pub const MOST_LAYERS: usize = 512;
 
-/// Numbers of heads that are tried to find one that suits a width: more than the largest width that there can
-/// be.
+/// Maximum number of candidates tried in the search for a number of heads that divides the width. It exceeds
+/// the largest valid width.
 const SEARCHED: usize = 1 << 16;
 
-/// Returns whether 32-bit positions can number all elements of a tensor.
+/// Returns `true` if the elements of a tensor can be indexed with `i32`.
 fn countable(rows: usize, columns: usize) -> bool {
     rows.checked_mul(columns).is_some_and(|n| n <= i32::MAX as usize)
 }
 
-/// Sizes that make no model.
+/// An error in a [`Gpt2Config`].
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigError {
     /// A size is 0.
     #[error("{field} is 0")]
     Zero {
-        /// The field of [`Gpt2Config`].
+        /// Name of the field in [`Gpt2Config`].
         field: &'static str,
     },
-    /// The heads cannot share the width equally.
+    /// The number of heads does not divide the width.
     #[error("width {width} is not divisible by {heads} heads")]
     HeadsDoNotDivideWidth {
         /// The configured width.
@@ -83,28 +83,28 @@ pub enum ConfigError {
         /// The configured number of heads.
         heads: usize,
     },
-    /// The dropout is not a probability below 1.
+    /// The dropout is not in `0..1`.
     #[error("dropout {dropout} is not in 0..1")]
     Dropout {
         /// The configured dropout.
         dropout: f64,
     },
-    /// A tensor would have more elements than 32-bit positions can count, or the model more bytes than fit an
-    /// address.
+    /// A tensor would have more elements than an `i32` can index, or the model more bytes than the address
+    /// space.
     #[error("{what} of this configuration is too large")]
     TooLarge {
-        /// Name of the tensor.
+        /// Name of the tensor or part.
         what: &'static str,
-        /// The sizes that make it so: fields of [`Gpt2Config`], and their values.
+        /// Fields of [`Gpt2Config`] that cause the error, with their values.
         sizes: Vec<(&'static str, usize)>,
     },
-    /// The epsilon is no number above 0.
+    /// The epsilon is not positive and finite.
     #[error("epsilon {epsilon} is not a number above 0")]
     Epsilon {
         /// The configured epsilon.
         epsilon: f64,
     },
-    /// More blocks than can be compiled in reasonable time.
+    /// The model has more layers than can be compiled in reasonable time.
     #[error("{layers} layers are more than the {MOST_LAYERS} that can be compiled")]
     TooDeep {
         /// The configured number of layers.
@@ -113,12 +113,12 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// Returns the remedy.
+    /// Returns a suggestion for fixing the error.
     pub fn remedy(&self) -> String {
         match self {
             ConfigError::Zero { field } => format!("set {field} to 1 or more"),
             ConfigError::HeadsDoNotDivideWidth { width, heads } => {
-                // The heads may be any number, of which only those up to the width can divide it.
+                // The number of heads is arbitrary, but no divisor of the width exceeds the width.
                 let divisor = (1..=*heads.min(width)).rev().take(SEARCHED).find(|d| width % d == 0);
                 let divisor =
                     divisor.map(|divisor| format!("{divisor} head{}", if divisor == 1 { "" } else { "s" }));
@@ -150,7 +150,7 @@ impl ConfigError {
 }
 
 impl Gpt2Config {
-    /// The smallest of the published shapes: 124 million parameters, without dropout.
+    /// Configuration of the smallest published model, with 124 million parameters, but without dropout.
     pub const DEFAULT: Self = Self {
         vocabulary: 50257,
         context: 1024,
@@ -163,14 +163,14 @@ impl Gpt2Config {
         tied: true,
     };
 
-    /// Returns the length of the vectors between the two products of an MLP.
+    /// Returns the width of the MLPs' hidden layer.
     pub fn mlp_width(&self) -> usize {
         self.mlp_width.unwrap_or(self.width.saturating_mul(4))
     }
 
-    /// Returns the number of trainable parameters; an output layer that is the token embedding counts once.
+    /// Returns the number of trainable parameters. A tied output layer is not counted separately.
     ///
-    /// Only meaningful for a configuration that [`validate`](Self::validate) accepts.
+    /// The result is only meaningful if [`validate`](Self::validate) accepts the configuration.
     pub fn parameters(&self) -> usize {
         self.checked_parameters().unwrap_or(usize::MAX)
     }
@@ -184,10 +184,10 @@ impl Gpt2Config {
         block.checked_mul(self.layers)?.checked_add(embeddings)?.checked_add(self.width.checked_mul(2)?)
     }
 
-    /// Checks that a model of these sizes can be built.
+    /// Checks that a model can be built from the configuration.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// Returns the first error found.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let sizes = [
             ("vocabulary", self.vocabulary),
@@ -204,8 +204,8 @@ impl Gpt2Config {
         let too_large = |what, sizes: &[(&'static str, usize)]| {
             Err(ConfigError::TooLarge { what, sizes: sizes.to_vec() })
         };
-        // The width alone comes first: where it is the cause, nothing else is named, and an error about
-        // heads has a valid width.
+        // The width is checked first, so that an error names no other field if the width is the cause, and so
+        // that an error about heads has a valid width.
         if !countable(self.mlp_width(), self.width) {
             let sizes = [width, ("mlp_width", self.mlp_width())];
             return too_large("the MLP", &sizes[..1 + usize::from(self.mlp_width.is_some())]);
@@ -233,7 +233,7 @@ impl Gpt2Config {
                 return too_large(what, &[(field, rows), width]);
             }
         }
-        // Parameters, gradients and two moments, four bytes each.
+        // Parameters, gradients and two moments, each four bytes.
         match self.checked_parameters().and_then(|n| n.checked_mul(16)) {
             Some(bytes) if bytes <= isize::MAX as usize => Ok(()),
             _ => too_large("the model", &[("layers", self.layers), width]),
@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(remedy(8, usize::MAX - 1), "take 8 heads");
         assert_eq!(remedy(23_167, 23_166), "take width 23166, or 1 head");
         assert_eq!(remedy(usize::MAX, usize::MAX - 1), "take fewer heads");
-        // 2^61 - 1 is a prime number, which a search would have to go through to the end.
+        // 2^61 - 1 is prime, so the search would have to try every candidate.
         assert_eq!(remedy((1 << 61) - 1, 1 << 60), "take fewer heads");
         for heads in [7, 1 << 31, 1 << 63, usize::MAX] {
             let error = Gpt2Config { width: 8, heads, ..config() }.validate().unwrap_err();

@@ -1,31 +1,31 @@
-//! The model: embeddings, pre-LayerNorm blocks, and logits through the token embedding.
+//! The GPT-2 model: embeddings, pre-LayerNorm blocks, and an output layer.
 //!
-//! Parameter names are Hugging Face's (`wte.weight`, `h.0.attn.c_attn.weight`, ..), and so are the layouts:
-//! linear weights are `[in, out]`.
+//! Parameter names (`wte.weight`, `h.0.attn.c_attn.weight`, ..) and layouts are Hugging Face's: linear
+//! weights are `[in, out]`.
 
 use super::{ConfigError, Gpt2Config};
 use crate::language_model::{Attend, LanguageModel, Sizes, causal};
 use gradloom_core::nn::{CausalSelfAttention, Dropout, Embedding, Init, LayerNorm, Linear, Module};
 use gradloom_core::trace::{Tensor, checkpoint};
 
-/// GPT-2: a decoder-only transformer. Radford et al. (2019).
+/// GPT-2, a decoder-only transformer: Radford et al. (2019).
 ///
-/// Weights start normal with deviation 0.02, those that end a residual branch scaled down by
-/// `1/sqrt(2·layers)`; biases start at 0 and gains at 1. Dropout acts after the embedding and at the end of
-/// each residual branch, while a training loss is traced; GPT-2's dropout of attention probabilities is left
-/// out, because attention is one op.
+/// Weights are initialized from a normal distribution with standard deviation 0.02, scaled by
+/// `1/sqrt(2·layers)` for the last layer of each residual branch; biases are 0 and gains 1. During training,
+/// dropout is applied after the embedding and at the end of each residual branch. Unlike in the original,
+/// attention probabilities have no dropout, because attention is a single op.
 #[derive(Debug, Module)]
 pub struct Gpt2 {
-    /// Token embedding `[vocabulary, width]`; transposed, the output layer, unless there is one apart.
+    /// Token embedding `[vocabulary, width]`. Its transpose is the output layer unless `lm_head` is present.
     pub wte: Embedding,
     /// Position embedding `[context, width]`.
     pub wpe: Embedding,
     dropout: Dropout,
-    /// The blocks, first to last.
+    /// Transformer blocks in order.
     pub h: Vec<Block>,
-    /// The last normalisation.
+    /// Final layer normalization.
     pub ln_f: LayerNorm,
-    /// An output layer apart, `[vocabulary, width]` as the token embedding.
+    /// Separate output layer `[vocabulary, width]`, if the model is not tied.
     pub lm_head: Option<Embedding>,
     #[module(skip)]
     config: Gpt2Config,
@@ -33,37 +33,37 @@ pub struct Gpt2 {
     checkpoint_blocks: bool,
 }
 
-/// One block: attention, then an MLP, each on a normalised copy and added to its input.
+/// A transformer block: attention and an MLP, each applied to the normalized input and added to it.
 #[derive(Debug, Module)]
 pub struct Block {
-    /// Before attention.
+    /// Layer normalization before attention.
     pub ln_1: LayerNorm,
-    /// `width -> 3·width`, attention, `width -> width`.
+    /// Attention: a projection `width -> 3·width`, attention, and a projection `width -> width`.
     pub attn: CausalSelfAttention,
-    /// Before the MLP.
+    /// Layer normalization before the MLP.
     pub ln_2: LayerNorm,
-    /// `width -> hidden -> width`.
+    /// MLP: `width -> hidden -> width`.
     pub mlp: Mlp,
     dropout: Dropout,
 }
 
-/// Two linear layers with the tanh form of GELU between them.
+/// Two linear layers with the tanh approximation of GELU between them.
 #[derive(Debug, Module)]
 pub struct Mlp {
-    /// `[width, hidden]`.
+    /// First layer `[width, hidden]`.
     pub c_fc: Linear,
-    /// `[hidden, width]`.
+    /// Second layer `[hidden, width]`.
     pub c_proj: Linear,
 }
 
-/// Deviation of the initial weights.
+/// Standard deviation of the initial weights.
 const DEVIATION: f64 = 0.02;
 
 impl Gpt2 {
-    /// Makes a model of these sizes.
+    /// Creates a model.
     ///
     /// # Errors
-    /// When there is no such model; see [`Gpt2Config::validate`].
+    /// Returns an error if the configuration is invalid; see [`Gpt2Config::validate`].
     pub fn new(config: &Gpt2Config) -> Result<Self, ConfigError> {
         config.validate()?;
         let normal = Init::Normal { std: DEVIATION };
@@ -80,38 +80,38 @@ impl Gpt2 {
         })
     }
 
-    /// Lets training keep only what goes from block to block, and compute the inside of each block once more
-    /// for its gradients: about a third more work for a fraction of the memory. The numbers stay the same,
-    /// bit for bit. See [`checkpoint`].
+    /// Checkpoints every block: training stores only the blocks' inputs and recomputes the rest for the
+    /// gradients. This takes about a third more computation for a fraction of the memory. The results are
+    /// bit-identical. See [`checkpoint`].
     pub fn checkpoint_blocks(mut self) -> Self {
         self.checkpoint_blocks = true;
         self
     }
 
-    /// Returns the sizes of the model.
+    /// Returns the model's configuration.
     pub fn config(&self) -> &Gpt2Config {
         &self.config
     }
 
-    /// Logits of the token after each position: i32 `[batch, time]` gives `[batch, time, vocabulary]`, with
-    /// `time` up to the context.
+    /// Returns the logits of the token after each position, `[batch, time, vocabulary]`, for i32 ids `[batch,
+    /// time]`, where `time` is at most the context length.
     #[track_caller]
     pub fn forward(&self, ids: Tensor) -> Tensor {
         LanguageModel::forward(self, ids)
     }
 
-    /// Like [`forward`](Self::forward), for texts, or parts of one, that begin elsewhere: `positions` are
-    /// i32 `[time]` or `[batch, time]`, below the context. Positions are learnt vectors and do not decide
-    /// which tokens see each other: each sees those before it in its row.
+    /// Like [`forward`](Self::forward), but with explicit `positions`, i32 `[time]` or `[batch, time]`, below
+    /// the context length. Positions only select the learned embeddings; they do not affect the causal mask,
+    /// by which each token attends to itself and those before it in its row.
     #[track_caller]
     pub fn forward_at(&self, ids: Tensor, positions: Tensor) -> Tensor {
         self.logits(self.hidden(ids, positions, &mut causal))
     }
 
-    /// Returns the logits of the token after one position: i32 ids `[1, time]` and i32 position `[1]` give
-    /// `[1, vocabulary]`.
+    /// Returns the logits of the token after one position, `[1, vocabulary]`, for i32 ids `[1, time]` and an
+    /// i32 position `[1]`.
     ///
-    /// Ids after the position have no effect, so a short text may be filled up with anything.
+    /// Ids after the position have no effect and may be arbitrary padding.
     #[track_caller]
     pub fn logits_at(&self, ids: Tensor, position: Tensor) -> Tensor {
         let hidden = self.hidden_from_start(ids);
@@ -119,15 +119,15 @@ impl Gpt2 {
         self.logits(hidden.reshape([time, width]).gather_rows(position))
     }
 
-    /// Returns the mean cross-entropy in nats: i32 ids `[batch, time]` and targets, i32 `[batch, time]` or
-    /// rows of probabilities f32 `[batch, time, vocabulary]`; see [`Tensor::cross_entropy`].
+    /// Returns the mean cross-entropy in nats. `ids` is i32 `[batch, time]`; `targets` is either i32 `[batch,
+    /// time]` or rows of probabilities, f32 `[batch, time, vocabulary]`. See [`Tensor::cross_entropy`].
     #[track_caller]
     pub fn loss(&self, ids: Tensor, targets: Tensor) -> Tensor {
         self.forward(ids).cross_entropy(targets)
     }
 
-    /// Returns the hidden states. Errors here, in the shape or dtype of the ids, point at the caller's
-    /// line; the blocks and logits keep their own lines, which tell more in `inspect`.
+    /// Returns the hidden states. Errors in the shape or dtype of the ids are reported at the caller's line,
+    /// whereas ops of the blocks keep their own lines, which are more informative in `inspect`.
     #[track_caller]
     fn hidden_from_start(&self, ids: Tensor) -> Tensor {
         let [_, time] = ids.dims();
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!((sources(true), sources(false)), (5, 0));
     }
 
-    /// Returns the file and line that an error points at.
+    /// Returns the file and line at which an error is reported.
     fn place(error: &gradloom_core::error::Error) -> (&str, u32) {
         let origin = error.origin().expect("a place");
         (&origin.file, origin.line)

@@ -2,14 +2,14 @@
 
 use super::Gpt2Config;
 
-/// A configuration that has a name.
+/// A named configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Preset {
     /// Name on the command line.
     pub name: &'static str,
-    /// Purpose of the preset, in one line.
+    /// Purpose of the preset in one line.
     pub about: &'static str,
-    /// The sizes of the model.
+    /// Configuration of the model.
     pub config: Gpt2Config,
 }
 
@@ -17,13 +17,13 @@ const fn bytes(layers: usize, heads: usize, width: usize, context: usize) -> Gpt
     Gpt2Config { vocabulary: 256, context, width, heads, layers, ..Gpt2Config::DEFAULT }
 }
 
-/// Returns the shapes of GPT-2's release: Radford et al. (2019), table 2, with the head counts of the
-/// published weights.
+/// Returns the configuration of a published GPT-2 model: Radford et al. (2019), table 2, with the head counts
+/// of the published weights.
 const fn published(layers: usize, heads: usize, width: usize) -> Gpt2Config {
     Gpt2Config { width, heads, layers, dropout: 0.1, ..Gpt2Config::DEFAULT }
 }
 
-/// Every preset, smallest first.
+/// All presets, smallest first.
 pub const PRESETS: [Preset; 6] = [
     Preset { name: "tiny", about: "bytes; trains in minutes on two cores", config: bytes(4, 4, 128, 128) },
     Preset { name: "small", about: "bytes; trains in an hour on a few cores", config: bytes(6, 6, 384, 256) },
@@ -34,13 +34,13 @@ pub const PRESETS: [Preset; 6] = [
 ];
 
 impl Preset {
-    /// Returns the preset of this name.
+    /// Returns the preset with this name.
     pub fn find(name: &str) -> Option<&'static Preset> {
         const ALL: &[Preset] = &PRESETS;
         ALL.iter().find(|preset| preset.name == name)
     }
 
-    /// Returns all names, as a message lists them.
+    /// Returns the names of all presets, separated by commas.
     pub fn names() -> String {
         PRESETS.map(|preset| preset.name).join(", ")
     }
@@ -57,7 +57,7 @@ mod tests {
         }
     }
 
-    /// Counts of the published checkpoints (Hugging Face `gpt2*`, without the tied output).
+    /// Parameter counts of the published checkpoints (Hugging Face `gpt2*`, without the tied output layer).
     #[test]
     fn parameter_counts_are_the_published_ones() {
         let counts = [
