@@ -1,4 +1,4 @@
-//! `config.json` of transformers.
+//! The `config.json` of transformers.
 
 use crate::any_model::AnyConfig;
 use crate::gpt2::Gpt2Config;
@@ -6,13 +6,13 @@ use crate::llama::{LlamaConfig, Rotary, RotaryScaling};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use serde_json::{Map, Value, json};
 
-/// Returns the model that a `config.json` describes; `path` names it in messages.
+/// Converts a `config.json` to a model configuration. Error messages refer to the file as `path`.
 ///
-/// The model types `gpt2`, `llama`, and `mistral` without a window below the context are read. Keys that do
-/// not affect the numbers that a model computes are ignored.
+/// The supported model types are `gpt2`, `llama`, and `mistral` without a sliding window shorter than the
+/// context. Keys that do not affect the computed values are ignored.
 ///
 /// # Errors
-/// When a key is missing or of another kind, or asks for something that the models here do not have.
+/// Returns an error if a key is missing or has the wrong type, or specifies an unsupported feature.
 pub fn from_json(config: &Value, path: &str) -> Result<AnyConfig> {
     let Some(map) = config.as_object() else {
         return Err(wrong(path, "it is no JSON object".into()));
@@ -22,7 +22,7 @@ pub fn from_json(config: &Value, path: &str) -> Result<AnyConfig> {
         "gpt2" => gpt2(&keys).map(AnyConfig::Gpt2),
         "llama" => llama(&keys, &LLAMA).map(AnyConfig::Llama),
         "mistral" => {
-            // A file without the key has transformers' usual window.
+            // Without the key, transformers uses this window.
             let window = match keys.map.contains_key("sliding_window") {
                 true => keys.optional_size("sliding_window")?,
                 false => Some(4096),
@@ -41,7 +41,7 @@ pub fn from_json(config: &Value, path: &str) -> Result<AnyConfig> {
 
 fn gpt2(keys: &Keys<'_>) -> Result<Gpt2Config> {
     let activation = keys.text("activation_function", Some("gelu_new"))?;
-    // All are the form with a tangent.
+    // These are all names of the tanh approximation.
     if !["gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"]
         .contains(&activation)
     {
@@ -69,11 +69,11 @@ fn gpt2(keys: &Keys<'_>) -> Result<Gpt2Config> {
     })
 }
 
-/// Sizes that transformers takes where a file does not say any.
+/// Defaults of transformers for missing keys.
 struct Usual {
     context: usize,
     mlp_width: usize,
-    /// `None` for as many as there are heads.
+    /// Number of key heads, or `None` for the number of heads.
     key_heads: Option<usize>,
 }
 
@@ -81,7 +81,7 @@ const LLAMA: Usual = Usual { context: 2048, mlp_width: 11008, key_heads: None };
 const MISTRAL: Usual = Usual { context: 131_072, mlp_width: 14336, key_heads: Some(8) };
 
 fn llama(keys: &Keys<'_>, usual: &Usual) -> Result<LlamaConfig> {
-    // Two names of one function.
+    // Both names denote the same function.
     if !["silu", "swish"].contains(&keys.text("hidden_act", Some("silu"))?) {
         return Err(keys.unsupported("hidden_act", "silu"));
     }
@@ -108,14 +108,14 @@ fn llama(keys: &Keys<'_>, usual: &Usual) -> Result<LlamaConfig> {
     })
 }
 
-/// Reads the rotary settings of transformers 5 (`rope_parameters` with all of it) or before (`rope_theta`,
-/// and `rope_scaling` or null).
+/// Reads the rotary settings in the format of transformers 5 (`rope_parameters`) or earlier (`rope_theta`,
+/// and an optional `rope_scaling`).
 fn rotary(keys: &Keys<'_>) -> Result<Rotary> {
     let base = keys.number("rope_theta", Some(10_000.0))?;
     let found = ["rope_parameters", "rope_scaling"].into_iter().find_map(|key| keys.object(key).transpose());
     let Some(inner) = found.transpose()? else { return Ok(Rotary { base, scaling: RotaryScaling::None }) };
     let base = inner.number("rope_theta", Some(base))?;
-    // Before `rope_type` it was called `type`.
+    // `rope_type` was formerly named `type`.
     let key = if inner.map.contains_key("rope_type") { "rope_type" } else { "type" };
     let scaling = match inner.text(key, Some("default"))? {
         "default" => RotaryScaling::None,
@@ -131,7 +131,7 @@ fn rotary(keys: &Keys<'_>) -> Result<Rotary> {
     Ok(Rotary { base, scaling })
 }
 
-/// Returns the `config.json` of a model. It has no name of a data type: the tensors' own counts.
+/// Returns the `config.json` of a model. It does not specify a dtype, so that of the tensors applies.
 pub fn to_json(config: &AnyConfig) -> Value {
     match config {
         AnyConfig::Gpt2(config) => json!({
@@ -168,7 +168,8 @@ pub fn to_json(config: &AnyConfig) -> Value {
                     "original_max_position_embeddings": original_context,
                 }),
             };
-            // Before transformers 5 and since: each leaves the other's key alone, or takes it.
+            // The keys of transformers before version 5 and since; each version ignores the other's key or
+            // accepts it.
             let mut parameters = match &scaling {
                 Value::Object(map) => map.clone(),
                 _ => Map::from_iter([("rope_type".to_string(), json!("default"))]),
@@ -203,11 +204,11 @@ fn wrong(path: &str, reason: String) -> Error {
         .help("give a folder that transformers' `save_pretrained` wrote")
 }
 
-/// The keys of an object of the file.
+/// The keys of an object in the file.
 struct Keys<'a> {
     map: &'a Map<String, Value>,
     path: &'a str,
-    /// The object's own key and a point, or nothing.
+    /// Key of the object followed by a dot, or empty for the root.
     parent: &'a str,
 }
 
@@ -236,7 +237,7 @@ impl<'a> Keys<'a> {
         self.get(key, usual, "size", |value| usize::try_from(value.as_u64()?).ok())
     }
 
-    /// Returns the size under the first of several names that is there, or the usual one.
+    /// Returns the size under the first of several names that exists, or a default.
     fn first_size(&self, names: &[&str], usual: usize) -> Result<usize> {
         match names.iter().find(|name| self.map.contains_key(**name)) {
             Some(name) => self.size(name, None),

@@ -1,4 +1,4 @@
-//! A folder that is read.
+//! Reading of a model's folder.
 
 use super::names::has_own_head;
 use super::stored::{built, load_stored, stored_of};
@@ -12,11 +12,11 @@ use gradloom_runtime::{Device, Session, python_json, regular_file};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Most bytes of a `config.json`.
+/// Maximum size of a `config.json` in bytes.
 const LARGEST: u64 = 16 << 20;
 
-/// A folder with a model of transformers: its configuration, and its tensors, mapped into memory; or the
-/// same of a GGUF file.
+/// A model in the format of transformers: its configuration, and its memory-mapped tensors. It may also come
+/// from a GGUF file.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -28,8 +28,8 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Returns whether a path looks like such a folder: it has a `config.json` with a `model_type`. The
-    /// `config.json` of gradloom's runs has none.
+    /// Returns `true` if a path is a folder with a model: its `config.json` has a `model_type`, unlike those
+    /// of gradloom's training runs.
     pub fn is_at(path: impl AsRef<Path>) -> bool {
         let bytes = regular_file::read(&path.as_ref().join("config.json"), LARGEST);
         let json = bytes.ok().and_then(|bytes| python_json::parse(&bytes).ok());
@@ -39,8 +39,8 @@ impl Folder {
     /// Opens a folder.
     ///
     /// # Errors
-    /// When a file is missing, cannot be read or is damaged; when the configuration asks for what the models
-    /// here do not have.
+    /// Returns an error if a file is missing, cannot be read or is damaged, or if the configuration specifies
+    /// an unsupported feature.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_path(path.as_ref().to_path_buf())
     }
@@ -55,7 +55,7 @@ impl Folder {
             AnyConfig::Gpt2(config) => &mut config.tied,
             AnyConfig::Llama(config) => &mut config.tied,
         };
-        // As transformers does: the tensors count.
+        // As in transformers, the tensors take precedence over the configuration.
         let is_untied = *tied && has_own_head(is_llama, &weights)?;
         *tied &= !is_untied;
         let note = is_untied.then(|| {
@@ -67,10 +67,10 @@ impl Folder {
         Ok(Self { path, json, config, weights, stored, note })
     }
 
-    /// Reads the configuration of a folder, as its file has it and as sizes of a model.
+    /// Reads the configuration of a folder, as JSON and as a model configuration.
     ///
     /// # Errors
-    /// When it is missing, cannot be read, or asks for something that the models here do not have.
+    /// Returns an error if it is missing, cannot be read, or specifies an unsupported feature.
     pub fn configuration(path: impl AsRef<Path>) -> Result<(Value, AnyConfig)> {
         let path = path.as_ref();
         let file = path.join("config.json");
@@ -86,10 +86,11 @@ impl Folder {
         Ok((json, config))
     }
 
-    /// Opens a GGUF file as the folder that transformers would have of it.
+    /// Opens a GGUF file as if it were the corresponding folder of transformers.
     ///
     /// # Errors
-    /// As [`Gguf::open`], [`Gguf::hugging_face_config`] and [`Gguf::weights`].
+    /// Returns an error in the same cases as [`Gguf::open`], [`Gguf::hugging_face_config`] and
+    /// [`Gguf::weights`].
     pub fn open_gguf(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref().to_path_buf();
         let file = Gguf::open(&path)?;
@@ -98,25 +99,25 @@ impl Folder {
         Ok(Self { path, json, config, weights: file.weights()?, stored: None, note: None })
     }
 
-    /// Returns the path as it was given.
+    /// Returns the path as given.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the sizes of the model.
+    /// Returns the model's configuration.
     pub fn config(&self) -> &AnyConfig {
         &self.config
     }
 
-    /// Returns the whole configuration as it is in the file.
+    /// Returns the complete `config.json`.
     pub fn json(&self) -> &Value {
         &self.json
     }
 
-    /// Reads the settings for generating text of the folder or the file.
+    /// Reads the generation settings of the folder or GGUF file.
     ///
     /// # Errors
-    /// As [`Generation::open`].
+    /// Returns an error in the same cases as [`Generation::open`].
     pub fn generation(&self) -> Result<Generation> {
         match self.path.is_file() {
             true => Ok(Generation::of_config(&self.json)),
@@ -124,45 +125,48 @@ impl Folder {
         }
     }
 
-    /// Returns a note for the user, if the tensors contradict the configuration.
+    /// Returns a note for the user if the tensors contradict the configuration.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
 
-    /// Returns the tensors.
+    /// Returns the tensors of the model.
     pub fn weights(&self) -> &Weights {
         &self.weights
     }
 
-    /// Returns the form in which the folder keeps matrices, if in fewer bits, as
-    /// [`save_stored`](super::save_stored) writes them.
+    /// Returns the reduced-precision format of the stored matrices, if [`save_stored`](super::save_stored)
+    /// wrote the folder.
     pub fn stored(&self) -> Option<Stored> {
         self.stored
     }
 
-    /// Returns the model with its parameters, on a device: matrices in the form that the folder has.
+    /// Creates a session with the model on a device. Matrices keep the format that they have in the folder.
     ///
     /// # Errors
-    /// When the sizes make no model, when the tensors are not those of the model, or the device has no room.
+    /// Returns an error if the configuration is invalid, if the tensors do not match the model, or if the
+    /// device is out of memory.
     pub fn session(&self, device: &Device) -> Result<Session<AnyModel>> {
         self.session_stored(device, self.stored)
     }
 
-    /// Returns the model with its parameters, on a device, with matrices that are kept in a form of fewer
-    /// bits, or as f32.
+    /// Creates a session with the model on a device. Matrices are kept in the format `stored`, or as f32 if
+    /// it is `None`.
     ///
     /// # Errors
-    /// As [`Folder::session`], and when the folder has them in another form of fewer bits.
+    /// Returns an error in the same cases as [`Folder::session`], or if the folder stores matrices in another
+    /// reduced-precision format.
     pub fn session_stored(&self, device: &Device, stored: Option<Stored>) -> Result<Session<AnyModel>> {
         let session = Session::new(built(&self.config, stored, &self.path)?, device, 0)?;
         self.load_into(&session)?;
         Ok(session)
     }
 
-    /// Sets the parameters of a session of such a model.
+    /// Sets the parameters of a session of this model.
     ///
     /// # Errors
-    /// When the tensors are not those of the model, or of another form of fewer bits than the session keeps.
+    /// Returns an error if the tensors do not match the model, or if the session and the folder keep matrices
+    /// in different reduced-precision formats.
     pub fn load_into(&self, session: &Session<AnyModel>) -> Result<()> {
         match self.stored {
             Some(stored) => load_stored(session, &self.weights, stored),

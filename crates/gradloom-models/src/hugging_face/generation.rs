@@ -1,4 +1,4 @@
-//! Settings of generating text in a model's files.
+//! Generation settings in a model's files.
 
 use super::save::failed;
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -8,14 +8,14 @@ use serde_json::{Map, Value};
 use std::io;
 use std::path::Path;
 
-/// The name of its file.
+/// Name of the file with the settings.
 const FILE: &str = "generation_config.json";
-/// Most bytes of it.
+/// Maximum size of the file in bytes.
 const LARGEST: u64 = 16 << 20;
 
-/// Keys of tokens, which `config.json` has too.
+/// Keys of tokens, which `config.json` contains too.
 const TOKENS: [&str; 3] = ["bos_token_id", "eos_token_id", "pad_token_id"];
-/// Keys that `config.json` had before there was a file of their own.
+/// Keys that `config.json` contained before the separate file was introduced.
 const SETTINGS: [&str; 14] = [
     "do_sample",
     "temperature",
@@ -33,22 +33,22 @@ const SETTINGS: [&str; 14] = [
     "bad_words_ids",
 ];
 
-/// The settings of generating text in a model's files, as transformers' `generation_config.json` has them:
-/// the tokens that begin and end a text, and how tokens are drawn.
+/// Generation settings of a model, as in transformers' `generation_config.json`: the tokens that begin and
+/// end a text, and sampling settings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Generation {
     keys: Map<String, Value>,
-    /// True if there is a file that says them, and maybe no token that ends a text.
+    /// True if a file specifies the settings, possibly without a token that ends a text.
     is_said: bool,
 }
 
 impl Generation {
-    /// Reads the file of a folder, or without it what `config.json` says. Of a folder that has the file,
-    /// `config.json` says nothing: a token that the file does not name, or names as null, is none, as
-    /// `from_pretrained` of transformers has it.
+    /// Reads the settings from the file in a folder or, without that file, from `config.json`. If the file
+    /// exists, `config.json` is ignored: as in `from_pretrained` of transformers, a token that is missing or
+    /// null in the file is none.
     ///
     /// # Errors
-    /// When the file is there and cannot be read, or is no JSON object.
+    /// Returns an error if the file exists but cannot be read, or is not a JSON object.
     pub fn open(folder: impl AsRef<Path>, config: Option<&Value>) -> Result<Self> {
         let path = folder.as_ref().join(FILE);
         let unusable = |reason: String| {
@@ -68,7 +68,7 @@ impl Generation {
         }
     }
 
-    /// Takes the settings of a `config.json`, such as that of a GGUF file.
+    /// Returns the settings in a `config.json`, such as that of a GGUF file.
     pub fn of_config(config: &Value) -> Self {
         let value = |key: &&str| config.get(*key).filter(|value| !value.is_null()).cloned();
         let keys = TOKENS.iter().chain(&SETTINGS);
@@ -81,7 +81,7 @@ impl Generation {
         self.keys.get(key).filter(|value| !value.is_null())
     }
 
-    /// Returns the tokens that end a text, in the file's order.
+    /// Returns the tokens that end a text, in the order of the file.
     pub fn ends(&self) -> Vec<i32> {
         let said = self.get("eos_token_id");
         let all =
@@ -89,10 +89,10 @@ impl Generation {
         all.iter().filter_map(token).collect()
     }
 
-    /// Writes the file, unless there was none and there is nothing to say.
+    /// Writes the file, unless there are no settings and none was read.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn save(&self, folder: impl AsRef<Path>) -> Result<()> {
         if self.keys.is_empty() && !self.is_said {
             return Ok(());
@@ -103,7 +103,7 @@ impl Generation {
     }
 }
 
-/// Returns a token's id; Python's programs write some as floats.
+/// Returns the id of a token. Some Python programs write ids as floats.
 fn token(value: &Value) -> Option<i32> {
     let id = value.as_i64().or_else(|| value.as_f64().filter(|id| id.fract() == 0.0).map(|id| id as i64))?;
     i32::try_from(id).ok().filter(|id| *id >= 0)

@@ -1,10 +1,9 @@
-//! Folders of models as Hugging Face's transformers reads and writes them.
+//! Model folders in the format of Hugging Face's transformers.
 //!
-//! In: a folder with `config.json` and safetensors files (one, or several with their index), of GPT-2 or
-//! the Llama family. Out: the configuration and a session's parameters; and such a folder from a session.
-//! Always holds: a configuration that asks for something that the models here do not have is an error that
-//! names it, and never becomes another model; transformers loads what [`save`] writes, with the same
-//! parameters.
+//! In: a folder with `config.json` and safetensors files (one, or several with an index), of GPT-2 or the
+//! Llama family. Out: the configuration and a session's parameters; or such a folder written from a session.
+//! Always holds: a configuration with an unsupported feature is an error that names it, and is never loaded
+//! as a different model; transformers can load what [`save`] writes, with the same parameters.
 //!
 //! ```no_run
 //! # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }

@@ -1,4 +1,4 @@
-//! The parameters that the tensors of a file belong to, by name.
+//! Mapping between the parameters of a model and the tensors in a file, by name.
 
 use crate::any_model::AnyModel;
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -7,15 +7,15 @@ use gradloom_runtime::Session;
 use gradloom_runtime::files::{Load, Weights};
 use std::collections::BTreeSet;
 
-/// The output layer in a file of transformers.
+/// Name of the output layer in a transformers file.
 const HEAD: &str = "lm_head.weight";
 
-/// Returns the name that transformers' models with an output layer give a parameter.
+/// Returns the name of a parameter in transformers' models with an output layer.
 pub(super) fn full_name(model: &AnyModel, name: &str) -> String {
     name_in_file(matches!(model, AnyModel::Llama(_)), true, name)
 }
 
-/// Returns the name of a parameter in a file, of which some names begin with the prefix or none does.
+/// Returns the name of a parameter in a file whose names do, or do not, have the prefix.
 fn name_in_file(is_llama: bool, has_prefix: bool, name: &str) -> String {
     match is_llama {
         _ if name == HEAD => name.to_string(),
@@ -36,7 +36,7 @@ fn embedding(is_llama: bool, weights: &Weights) -> String {
     name_in_file(is_llama, has_prefix(is_llama, weights), name)
 }
 
-/// Returns true for a file with an output layer that is not the token embedding.
+/// Returns `true` if a file contains an output layer that differs from the token embedding.
 pub(super) fn has_own_head(is_llama: bool, weights: &Weights) -> Result<bool> {
     let (Some(head), Some(embedding)) = (weights.get(HEAD), weights.get(&embedding(is_llama, weights)))
     else {
@@ -51,12 +51,12 @@ pub(super) fn has_own_head(is_llama: bool, weights: &Weights) -> Result<bool> {
     Ok(head.to_f32()? != embedding.to_f32()?)
 }
 
-/// Sets a session's parameters to the tensors of a file of transformers, whether it was written with the
-/// output layer or without (`GPT2LMHeadModel` or `GPT2Model`), or by gradloom. Floats of other widths are
-/// converted.
+/// Sets a session's parameters to the tensors of a file written by gradloom or by transformers, with or
+/// without the output layer (`GPT2LMHeadModel` or `GPT2Model`). Floats of other widths are converted.
 ///
 /// # Errors
-/// When a tensor is missing, is of another shape, or is there and not in the model: nothing changes then.
+/// Returns an error without changing the session if a tensor is missing, has another shape, or is not part of
+/// the model.
 pub fn load(session: &Session<AnyModel>, weights: &Weights) -> Result<()> {
     let model = session.model();
     let (is_llama, is_tied) = match model {
@@ -71,7 +71,7 @@ pub fn load(session: &Session<AnyModel>, weights: &Weights) -> Result<()> {
     let (has_prefix, embedding) = (has_prefix(is_llama, weights), embedding(is_llama, weights));
     let name_in_file = |name: &str| {
         let name = name_in_file(is_llama, has_prefix, name);
-        // Of two names of one tensor, a file may have the other one.
+        // If tied, the file may contain the tensor under either name.
         if is_tied && name == embedding && weights.get(&name).is_none() { HEAD.to_string() } else { name }
     };
     let mut wanted = BTreeSet::new();
@@ -86,13 +86,13 @@ pub fn load(session: &Session<AnyModel>, weights: &Weights) -> Result<()> {
             .help("config.json does not describe these tensors: get both once more"));
     }
     let load = Load::strict().only("*").from(name_in_file);
-    // GPT-2's linear layers are `Conv1D` in transformers, whose weights lie as ours do.
+    // GPT-2's linear layers are `Conv1D` in transformers, whose weights have our layout.
     let load = if matches!(model, AnyModel::Llama(_)) { load.torch() } else { load };
     session.load_with(weights, &load).map(drop)
 }
 
-/// Tensors that old files have and that no parameter is made of: masks, angles, and the output layer where it
-/// is the token embedding.
+/// Returns `true` for tensors in old files that are not parameters: masks, rotary frequencies, and a tied
+/// output layer.
 fn is_left_alone(name: &str) -> bool {
     let endings = [".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"];
     name == HEAD || endings.iter().any(|ending| name.ends_with(ending))

@@ -1,4 +1,4 @@
-//! A folder that is written.
+//! Writing of a model's folder.
 
 use super::names::full_name;
 use super::to_json;
@@ -12,40 +12,40 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Options for writing a folder.
+/// Options for writing a model's folder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Saving {
-    /// The type of the tensors: f32, f16 or bf16.
+    /// Element type of the tensors: f32, f16 or bf16.
     pub dtype: DType,
-    /// Most bytes of tensors in one file; a single larger tensor has a file of its own.
+    /// Maximum total size of the tensors in one file, in bytes. A single larger tensor gets its own file.
     pub shard_bytes: usize,
-    /// Keys that the configuration has beside those of the sizes, such as `eos_token_id`.
+    /// Additional keys of the configuration, such as `eos_token_id`.
     pub extra: serde_json::Map<String, Value>,
 }
 
 impl Default for Saving {
-    /// Returns f32, at most 5 GB in a file, as transformers does.
+    /// Returns options for f32 tensors in files of at most 5 GB, as in transformers.
     fn default() -> Self {
         Self { dtype: DType::F32, shard_bytes: 5_000_000_000, extra: serde_json::Map::new() }
     }
 }
 
-/// A parameter.
+/// A parameter to be written.
 struct Parameter {
     name: String,
-    /// Its extents here, and the type of the file's elements.
+    /// Shape in the model, and element type in the file.
     ty: Type,
-    /// True if the file has the matrix by columns.
+    /// True if the file contains the transposed matrix.
     by_columns: bool,
 }
 
 /// Writes the model of a session as a folder of transformers: `config.json`, and `model.safetensors` or
-/// several files with their index. The folder is made if it is not there; files of these names in it are
-/// replaced, one after the other: a process that is ended meanwhile leaves some of both, so give it a new
-/// folder, and rename that when it is whole.
+/// several files with their index. The folder is created if necessary. Existing files are replaced one after
+/// the other, and an interrupted process leaves a mixture of old and new ones, so write to a new folder and
+/// rename it afterwards.
 ///
 /// # Errors
-/// When a file cannot be written; on the null device, which keeps no parameters.
+/// Returns an error if a file cannot be written, or on the null device, which stores no parameters.
 pub fn save(session: &Session<AnyModel>, path: impl AsRef<Path>, saving: &Saving) -> Result<()> {
     let path = path.as_ref();
     if !saving.dtype.is_float() {
@@ -55,7 +55,7 @@ pub fn save(session: &Session<AnyModel>, path: impl AsRef<Path>, saving: &Saving
     std::fs::create_dir_all(path).map_err(|error| failed(path, &error))?;
     session.materialize()?;
     let model = session.model();
-    // GPT-2's linear layers are `Conv1D` in transformers, whose weights lie as ours do.
+    // GPT-2's linear layers are `Conv1D` in transformers, whose weights have our layout.
     let is_llama = matches!(model, AnyModel::Llama(_));
     let mut parameters = Vec::new();
     model.visit(&mut Visitor::new(&mut |name, param| {
@@ -86,7 +86,7 @@ pub fn save(session: &Session<AnyModel>, path: impl AsRef<Path>, saving: &Saving
     write_config(path, &model.config(), &saving.extra)
 }
 
-/// Writes `config.json`: the sizes, and keys beside them.
+/// Writes `config.json`: the model's configuration, and additional keys.
 pub(super) fn write_config(
     path: &Path,
     config: &AnyConfig,
@@ -112,8 +112,8 @@ pub(super) fn failed(path: &Path, error: &std::io::Error) -> Error {
         .help("give a folder that can be written, on a disk with room")
 }
 
-/// Removes files of an earlier model that would be read instead: files of tensors under transformers'
-/// names, and an index of them.
+/// Removes files of an earlier model that would take precedence when the folder is read: tensor files with
+/// transformers' names, and their index.
 pub(super) fn remove_others(path: &Path, map: &BTreeMap<String, String>) {
     let is_of_index = |name: &str| name == "model.safetensors.index.json";
     let is_of_tensors = |name: &str| {
@@ -130,7 +130,7 @@ pub(super) fn remove_others(path: &Path, map: &BTreeMap<String, String>) {
     }
 }
 
-/// Parameters in their order, shared out over files.
+/// Distributes the parameters over files, in order.
 fn in_shards(parameters: &[Parameter], most: u64) -> Vec<Vec<&Parameter>> {
     let mut shards: Vec<Vec<&Parameter>> = vec![Vec::new()];
     let mut filled = 0;
@@ -146,7 +146,7 @@ fn in_shards(parameters: &[Parameter], most: u64) -> Vec<Vec<&Parameter>> {
     shards
 }
 
-/// Returns a parameter's name, type and bytes in the file.
+/// Returns the name, type and bytes of a parameter in the file.
 fn tensor(session: &Session<AnyModel>, parameter: &Parameter) -> Result<(String, Type, Vec<u8>)> {
     let Parameter { name, ty, by_columns } = parameter;
     let elements = session.get(name)?;

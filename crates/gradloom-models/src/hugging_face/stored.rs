@@ -1,9 +1,9 @@
-//! Folders whose matrices are kept in fewer bits, which gradloom alone reads.
+//! Folders with matrices of reduced precision, which only gradloom can read.
 //!
-//! In: a session whose parameters are kept so. Out: a folder with `config.json`, as transformers writes it
-//! except for `quantization_config`, and `model.safetensors` with the contents of the store; and sessions
-//! from such a folder. Always holds: a session that is read computes the same as the one that was written;
-//! transformers refuses the folder by the name of its method instead of reading blocks as numbers.
+//! In: a session with such parameters. Out: a folder with `config.json`, in transformers' format with an
+//! added `quantization_config`, and `model.safetensors` with the contents of the store; and sessions from
+//! such a folder. Always holds: a session that is read computes the same as the one that was written;
+//! transformers rejects the unknown quantization method instead of misinterpreting the blocks.
 
 use super::save::{failed, remove_others, write_config};
 use crate::any_model::{AnyConfig, AnyModel};
@@ -15,14 +15,14 @@ use gradloom_runtime::files::{Found, Load, Weights};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-/// The key of `config.json`, which transformers has for the same purpose.
+/// Key in `config.json`, which transformers uses for the same purpose.
 const KEY: &str = "quantization_config";
-/// The name of this way to keep weights.
+/// Name of gradloom's quantization method.
 const METHOD: &str = "gradloom";
-/// The file of the tensors.
+/// Name of the tensor file.
 const FILE: &str = "model.safetensors";
 
-/// Returns a form in a word: `f16`, `bf16`, `q8_0` or `q4_0`.
+/// Returns the name of a format: `f16`, `bf16`, `q8_0` or `q4_0`.
 pub fn stored_name(stored: Stored) -> &'static str {
     match stored {
         Stored::F16 => "f16",
@@ -31,10 +31,11 @@ pub fn stored_name(stored: Stored) -> &'static str {
     }
 }
 
-/// Returns the form in which a folder keeps matrices, if not as floats that transformers reads.
+/// Returns the reduced-precision format of a folder's matrices, or `None` for floats that transformers can
+/// read.
 ///
 /// # Errors
-/// When they are quantised in a way that is not read.
+/// Returns an error if the quantization method is not supported.
 pub(super) fn stored_of(config: &Value, path: &str) -> Result<Option<Stored>> {
     let Some(found) = config.get(KEY).filter(|found| !found.is_null()) else { return Ok(None) };
     let blocks = BlockFormat::ALL.iter().copied().map(Stored::Blocks);
@@ -48,13 +49,14 @@ pub(super) fn stored_of(config: &Value, path: &str) -> Result<Option<Stored>> {
         .help("get the model in 16 or 32 bits, and keep it in fewer by `gradloom export`"))
 }
 
-/// Writes the model of a session, whose matrices are kept as
-/// [`store_matrices`](gradloom_core::nn::store_matrices) was told, as a folder that
-/// [`Folder`](super::Folder) reads. The folder is made if it is not there; files of a model in it are
-/// replaced. `extra` has keys for the configuration beside those of the sizes.
+/// Writes the model of a session with matrices of reduced precision, as set by
+/// [`store_matrices`](gradloom_core::nn::store_matrices), as a folder that [`Folder`](super::Folder) can
+/// read. The folder is created if necessary, and existing files of a model are replaced. `extra` contains
+/// additional keys of the configuration.
 ///
 /// # Errors
-/// When no parameter is kept in fewer bits; when a file cannot be written; on the null device.
+/// Returns an error if no parameter has reduced precision, if a file cannot be written, or on the null
+/// device.
 pub fn save_stored(
     session: &Session<AnyModel>,
     path: impl AsRef<Path>,
@@ -73,17 +75,19 @@ pub fn save_stored(
     write_config(path, &session.model().config(), &extra)
 }
 
-/// Returns the form in which a model's matrices are kept.
+/// Returns the format in which a model's matrices are kept.
 fn stored_in(model: &AnyModel) -> Option<Stored> {
     let mut stored = None;
     model.visit(&mut Visitor::new(&mut |_, param: &Param| stored = stored.or(param.stored())));
     stored
 }
 
-/// Sets the parameters of a session to the tensors of such a folder: as they are, if the session keeps them
-/// alike, otherwise as the floats that they stand for.
+/// Sets the parameters of a session to the tensors of such a folder. They are copied unchanged if the session
+/// keeps them in the same format, and decoded to floats otherwise.
 ///
 /// # Errors
+/// Returns an error if the tensors do not match the model, or the session keeps them in another
+/// reduced-precision format.
 /// When the tensors are not those of the model, or the session keeps them in another form of fewer bits.
 pub(super) fn load_stored(session: &Session<AnyModel>, weights: &Weights, stored: Stored) -> Result<()> {
     match stored_in(session.model()) {
@@ -112,11 +116,11 @@ fn load_decoded(session: &Session<AnyModel>, weights: &Weights, stored: Stored) 
         })?;
         decoded.push((name, elements));
     }
-    // What is wrong was found: nothing or all of it changes.
+    // All tensors have been validated, so that either all or none are set.
     decoded.iter().try_for_each(|(name, elements)| session.set(name, elements))
 }
 
-/// Returns the elements of a parameter, row-major, if the tensor is one of its shape.
+/// Returns the elements of a parameter, row-major, if the tensor has its shape.
 fn elements(found: &Found<'_>, shape: &[usize], by_columns: bool, format: BlockFormat) -> Option<Vec<f32>> {
     if found.type_name() != DType::U8.to_string() {
         return if found.shape == shape { found.to_f32().ok() } else { None };
@@ -135,10 +139,10 @@ fn elements(found: &Found<'_>, shape: &[usize], by_columns: bool, format: BlockF
     Some((0..rows * columns).map(|i| numbers[i % columns * length + i / columns]).collect())
 }
 
-/// Returns a model of these sizes, whose matrices are kept in a form, if one is given.
+/// Builds a model whose matrices are kept in the format `stored`, if given.
 ///
 /// # Errors
-/// When the sizes make no model.
+/// Returns an error if the configuration is invalid.
 pub(super) fn built(config: &AnyConfig, stored: Option<Stored>, path: &Path) -> Result<AnyModel> {
     let model = config.build().map_err(|error| {
         let message = format!("{}: these sizes make no model: {error}", path.display());
