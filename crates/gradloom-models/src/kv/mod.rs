@@ -1,8 +1,8 @@
-//! Keys and values of many texts in the blocks of one memory, so that each token is computed once.
+//! Paged cache of keys and values, so that each token of a text is computed only once.
 //!
-//! In: new tokens of some texts, and the blocks that each has. Out: hidden states of the new tokens. Always
-//! holds: they are those that the model gives for the whole texts, up to rounding; a step that fails writes
-//! nothing. [`pages`] is the bookkeeping: which block is whose.
+//! In: new tokens of some texts, and the blocks of each text. Out: hidden states of the new tokens. Always
+//! holds: up to rounding, they are those of the model applied to the whole texts; a failed step writes
+//! nothing. [`pages`] tracks the owners of the blocks.
 
 mod paged;
 pub mod pages;

@@ -5,8 +5,8 @@ use gradloom_core::ir::DType;
 use gradloom_core::nn::{State, attend_to_new};
 use gradloom_core::trace::{AttentionOptions, Tensor, iota};
 
-/// The pools of all layers: states `NAME.h.0.keys` and `NAME.h.0.values`, f32 or floats of 16 bits
-/// `[blocks, key heads, block size, depth]`, and so on, written in place.
+/// The pools of all layers, which are updated in place. The states are `NAME.h.0.keys`, `NAME.h.0.values` and
+/// so on, f32 or 16-bit floats with shape `[blocks, key heads, block size, depth]`.
 ///
 /// [`Pages`](super::pages::Pages) tracks the text that each block belongs to.
 #[derive(Debug)]
@@ -16,20 +16,19 @@ pub struct PagedKeyValues {
     block_size: usize,
 }
 
-/// Inputs that describe the texts in a step's batch, as in [`Batch`](super::pages::Batch); all i32.
+/// Inputs that describe the texts of a step, as in [`Batch`](super::pages::Batch). All are i32.
 #[derive(Clone, Copy, Debug)]
 pub struct PagedBatch {
-    /// The blocks of each text in the order of its positions, `[rows, blocks]`; what follows them is any
-    /// block.
+    /// Block indices of each text in order of its positions, `[rows, blocks]`, padded with arbitrary indices.
     pub tables: Tensor,
-    /// Number of positions of each text that are in the pool, `[rows]`.
+    /// Number of positions of each text in the pool, `[rows]`.
     pub starts: Tensor,
-    /// Number of positions of each text with the new ones, `[rows]`.
+    /// Number of positions of each text including the new ones, `[rows]`.
     pub lengths: Tensor,
 }
 
 impl PagedKeyValues {
-    /// Makes pools of `blocks` blocks of `block_size` positions, under a name.
+    /// Creates pools of `blocks` blocks of `block_size` positions. `name` is the prefix of the states' names.
     pub fn new(sizes: Sizes, blocks: usize, block_size: usize, name: &str) -> Self {
         let state = |i: usize, part: &str| {
             let shape = [blocks, sizes.key_heads, block_size, sizes.depth];
@@ -39,11 +38,11 @@ impl PagedKeyValues {
         Self { layers, sizes, block_size }
     }
 
-    /// Returns the pools with elements of this dtype, a float: see
+    /// Returns the pools with another element type, which must be a float type. See
     /// [`KeyValueCache::kept_as`](gradloom_core::nn::KeyValueCache::kept_as).
     ///
     /// # Panics
-    /// When it is no float.
+    /// Panics if `dtype` is not a float type.
     #[must_use]
     #[track_caller]
     pub fn kept_as(self, dtype: DType) -> Self {
@@ -51,18 +50,19 @@ impl PagedKeyValues {
         Self { layers: layers.collect(), ..self }
     }
 
-    /// Makes the program in which this is called create the pools, unless another one needed them before.
+    /// Registers the pools in the program that is being traced, which creates them unless another program
+    /// already has.
     #[track_caller]
     pub fn declare(&self) {
         self.layers.iter().flatten().for_each(|state| state.set(state.tensor()));
     }
 
-    /// Returns the hidden states `[rows, time, width]` of new tokens of many texts, i32 ids `[rows, time]`.
-    /// Their keys and values join the pool at the end of the step.
+    /// Returns the hidden states of new tokens, `[rows, time, width]`, for i32 ids `[rows, time]`. Their keys
+    /// and values are added to the pool at the end of the step.
     ///
-    /// A row's new positions follow those that it has in the pool. Behind its length, tokens fill it up:
-    /// their states mean nothing, and they are not written. The step fails, and writes nothing, if a text
-    /// goes beyond the model's context or its table.
+    /// A row's new positions follow those in the pool. Tokens beyond the row's length are padding: their
+    /// hidden states are meaningless, and they are not written. The step fails without writing anything if a
+    /// text exceeds the model's context or its block table.
     #[track_caller]
     pub fn extend(&self, model: &impl LanguageModel, ids: Tensor, batch: PagedBatch) -> Tensor {
         let [rows, time] = ids.dims();
@@ -72,13 +72,14 @@ impl PagedKeyValues {
         let end = self.sizes.context.min(blocks * self.block_size) as i32;
         let positions = new + column(batch.starts);
         let is_text = positions.lt(column(batch.lengths));
-        // What fills up may reach beyond the end; a text that does gets an index that is out of range.
+        // Padding may exceed the end and is clamped; a text that exceeds it gets an index that is out of
+        // range.
         let positions = is_text.select(positions, positions.minimum(end - 1));
         let [in_row, in_block] = self.split(positions);
         let in_table = in_row + iota(DType::I32, [rows, 1], 0) * blocks as i32;
         let in_table = positions.lt(end).select(in_table, -1);
         let block = batch.tables.reshape([rows * blocks]).gather_rows(in_table);
-        // Row of the pool as a matrix `[blocks · heads · block size, depth]`, or one that is not there.
+        // Row of the pool as a matrix `[blocks · heads · block size, depth]`, or -1 for padding.
         let head = iota(DType::I32, [1, self.sizes.key_heads, 1], 1);
         let by_head = |x: Tensor| x.reshape([rows, 1, time]);
         let place = by_head(block) * self.sizes.key_heads as i32 + head;
@@ -87,8 +88,8 @@ impl PagedKeyValues {
         model.hidden(ids, positions, &mut |layer, parts| self.attend(layer, parts, batch, places))
     }
 
-    /// Returns the index of a position's block within its text, and the position within the block. A
-    /// division is a launch of its own, as it can trap; shifts are fused with the ops around them.
+    /// Returns the index of a position's block within its text, and the offset within the block. Shifts can
+    /// be fused with the surrounding ops, whereas a division takes a separate launch because it can trap.
     #[track_caller]
     fn split(&self, positions: Tensor) -> [Tensor; 2] {
         let size = self.block_size as i32;
@@ -98,8 +99,8 @@ impl PagedKeyValues {
         }
     }
 
-    /// Attends over the pool as it was before the step and over the new positions, and combines the two, as
-    /// in [`KeyValueCache::extend`](gradloom_core::nn::KeyValueCache::extend).
+    /// Attends to the pool as it was before the step and to the new positions, and combines the two, as in
+    /// [`KeyValueCache::extend`](gradloom_core::nn::KeyValueCache::extend).
     #[track_caller]
     fn attend(&self, layer: usize, [q, k, v]: [Tensor; 3], batch: PagedBatch, places: Tensor) -> Tensor {
         let [keys, values] = &self.layers[layer];
@@ -115,8 +116,8 @@ impl PagedKeyValues {
         attend_to_new(pooled, [q, k, v])
     }
 
-    /// Copies whole blocks: block `from[i]` to block `to[i]`, i32 `[n]`, where no two are equal in `to`; -1
-    /// there copies nothing.
+    /// Copies block `from[i]` to block `to[i]` for each i; both are i32 `[n]`. The destinations must be
+    /// distinct, except that -1 copies nothing.
     #[track_caller]
     pub fn copy_blocks(&self, from: Tensor, to: Tensor) {
         for state in self.layers.iter().flatten() {

@@ -1,52 +1,53 @@
-//! Ragged batches: sequences of any lengths in rows of one shape.
+//! Ragged batches: sequences of different lengths in a batch of fixed shape.
 
 use super::memory::numbered;
 use super::{BlockId, Pages, PagesError, SequenceId};
 use std::ops::Range;
 
-/// The shape that a program was compiled for.
+/// Shape of a batch that a program is compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchShape {
-    /// Sequences.
+    /// Number of rows; each holds one sequence.
     pub rows: usize,
-    /// New tokens of each sequence, at most.
+    /// Maximum number of new tokens in a row.
     pub time: usize,
-    /// Blocks of each sequence, at most.
+    /// Maximum number of blocks in a row's sequence.
     pub blocks: usize,
 }
 
-/// Inputs of a step over a batch besides the new tokens, as [`PagedBatch`](crate::kv::PagedBatch) takes
-/// them. All are row-major i32.
+/// Inputs of a step over a batch in addition to the new tokens, in the form that
+/// [`PagedBatch`](crate::kv::PagedBatch) takes. All are row-major i32.
 ///
-/// Tokens in a row beyond its new ones, and all of a row without a sequence, which has length 0, write
-/// nothing. The step's output for them is to be ignored.
+/// Padding, which consists of tokens after a row's new ones and of rows without a sequence, which have length
+/// 0, is not written. The step's output for it is meaningless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// `[rows, blocks]`: the blocks of each sequence, filled up with [`BlockId::PADDING`].
+    /// Blocks of each sequence, padded with [`BlockId::PADDING`], `[rows, blocks]`.
     pub tables: Vec<i32>,
-    /// `[rows]`: the position of the first new token, which is the number of tokens before it.
+    /// Position of the first new token of each sequence, which is the number of tokens before it, `[rows]`.
     pub starts: Vec<i32>,
-    /// `[rows]`: number of tokens of the sequence, including the new ones.
+    /// Number of tokens of each sequence, including the new ones, `[rows]`.
     pub lengths: Vec<i32>,
 }
 
 impl Pages {
-    /// Lays out a step that computes, for each of `chosen`, a number of new tokens for which there is room.
+    /// Returns the inputs of a step that computes, for each sequence in `chosen`, the given number of new
+    /// tokens, for which space must be reserved.
     ///
     /// # Errors
-    /// When a sequence is unknown, there twice or without room for its new tokens, the shape is too small
-    /// for them, or an i32 cannot number its elements.
+    /// Returns an error if a sequence is unknown, occurs twice or lacks space for its new tokens, if the
+    /// shape is too small, or if an `i32` cannot index its elements.
     pub fn batch(&self, chosen: &[(SequenceId, usize)], shape: BatchShape) -> Result<Batch, PagesError> {
         let rows: Vec<_> = chosen.iter().map(|&(id, tokens)| Some((id, 0..tokens))).collect();
         self.batch_ahead(&rows, shape)
     }
 
-    /// Lays out a step that is queued behind another one, whose tokens are not committed yet. `chosen` has,
-    /// for each row, the range of tokens to compute, counted from the end of the committed ones; a row may
-    /// be empty. There must be room for those before them, too.
+    /// Returns the inputs of a step that is queued after another one, whose tokens are not committed yet. For
+    /// each row, `chosen` has the range of tokens to compute, relative to the end of the committed ones, or
+    /// `None` for an empty row. Space must be reserved up to the end of the range.
     ///
     /// # Errors
-    /// As [`Pages::batch`].
+    /// Returns an error in the same cases as [`Pages::batch`].
     pub fn batch_ahead(
         &self,
         chosen: &[Option<(SequenceId, Range<usize>)>],

@@ -1,46 +1,46 @@
-//! The blocks of a pool, each free, used or cached.
+//! The blocks of a pool, each of which is free, used or cached.
 //!
-//! In: blocks that tables list and drop, and full blocks for the tree of prefixes. Out: blocks to write to.
-//! Always holds: a block has as many users as tables list it; one without users is in the tree or free;
-//! `free + cached + used` is the capacity.
+//! In: references to blocks that tables gain and lose, and full blocks for the prefix tree. Out: blocks to
+//! write to. Always holds: a block's number of users is the number of tables that list it; a block without
+//! users is either in the tree or free; `free + cached + used` is the capacity.
 
 use super::PagesError;
 use super::prefixes::Prefixes;
 
-/// Number of a block in the pools of the device.
+/// Index of a block in the device's pools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(pub(super) u32);
 
 impl BlockId {
-    /// The block that pads tables. No sequence owns it, and its contents are never seen.
+    /// The block that pads tables. No sequence owns it, and its contents are never read.
     pub const PADDING: Self = Self(0);
 
-    /// Returns the number of the block.
+    /// Returns the index of the block.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Blocks by state. Their sum is the capacity: all blocks of the pool but [`BlockId::PADDING`].
+/// Numbers of blocks by state. Their sum is the capacity: all blocks of the pool except [`BlockId::PADDING`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// Blocks that hold nothing.
+    /// Number of blocks that are unused.
     pub free: usize,
-    /// Blocks that only the tree of prefixes holds. All of them can be evicted.
+    /// Number of blocks that are referenced only by the prefix tree. All of them can be evicted.
     pub cached: usize,
-    /// Blocks in the table of at least one sequence.
+    /// Number of blocks in the table of at least one sequence.
     pub used: usize,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Blocks {
-    /// Number of blocks of the pool, with the scratch block. At least 2, at most the greatest i32.
+    /// Number of blocks in the pool including the padding block, from 2 to `i32::MAX`.
     total: usize,
-    /// Number of tables that list each block, for blocks that were ever taken; the blocks behind are free.
+    /// Number of tables that list each block. Blocks beyond its end have never been allocated and are free.
     pub(super) users: Vec<u32>,
-    /// Blocks that were taken and given back.
+    /// Free blocks that were allocated before.
     pub(super) free: Vec<BlockId>,
-    /// Blocks with users.
+    /// Number of blocks with users.
     used: usize,
     pub(super) prefixes: Prefixes,
 }
@@ -59,10 +59,10 @@ impl Blocks {
         Counts { free, cached: self.prefixes.idle(), used: self.used }
     }
 
-    /// Takes blocks for one user, and evicts as many as are missing.
+    /// Allocates blocks for one user, evicting cached blocks if necessary.
     ///
     /// # Errors
-    /// When there are too few, even with all that can be evicted; none is evicted then.
+    /// Returns an error without evicting any block if there are too few free and cached blocks.
     pub(super) fn allocate(&mut self, wanted: usize) -> Result<Vec<BlockId>, PagesError> {
         let Counts { free, cached, .. } = self.counts();
         if wanted > free + cached {
@@ -71,7 +71,7 @@ impl Blocks {
         Ok((0..wanted).map(|_| self.take()).collect())
     }
 
-    /// Takes one of the blocks that were counted.
+    /// Allocates one block. The caller has checked that one is available.
     fn take(&mut self) -> BlockId {
         let block = match self.free.pop() {
             Some(block) => block,
@@ -86,7 +86,7 @@ impl Blocks {
         block
     }
 
-    /// Notes that one more table lists a used or cached block.
+    /// Adds a user to a used or cached block.
     pub(super) fn share(&mut self, block: BlockId) {
         let users = &mut self.users[block.index()];
         if *users == 0 {
@@ -96,7 +96,7 @@ impl Blocks {
         *users += 1;
     }
 
-    /// Notes that one table less lists a block. To release a text, its last block comes first.
+    /// Removes a user from a block. The blocks of a text must be released in reverse order.
     pub(super) fn release(&mut self, block: BlockId) {
         let users = &mut self.users[block.index()];
         *users -= 1;
@@ -108,13 +108,13 @@ impl Blocks {
         }
     }
 
-    /// Returns whether the only user of a block may overwrite its end: no cached text goes through it.
+    /// Returns `true` if the only user of a block may overwrite its end, because no cached text continues it.
     pub(super) fn writable(&self, block: BlockId) -> bool {
         self.users[block.index()] == 1 && self.prefixes.continuations(block) == 0
     }
 
-    /// Puts a full, used block into the tree behind `parent`, and returns the block that is there now:
-    /// another one, if the tree already had these tokens; the user's reference has moved to it.
+    /// Inserts a full, used block into the tree as a child of `parent`. If the tree already contains a block
+    /// with these tokens, moves the user's reference to that block instead. Returns the block in the tree.
     pub(super) fn file(&mut self, parent: BlockId, tokens: &[i32], block: BlockId) -> BlockId {
         let Some(known) = self.prefixes.child(parent, tokens) else {
             self.prefixes.insert(parent, tokens, block);
@@ -125,7 +125,7 @@ impl Blocks {
         known
     }
 
-    /// Empties the tree. Cached blocks become free.
+    /// Clears the tree. Cached blocks become free.
     pub(super) fn forget_prefixes(&mut self) {
         while let Some(block) = self.prefixes.evict() {
             self.free.push(block);

@@ -1,20 +1,20 @@
-//! Checks of the invariants of paged memory, computed from scratch. For tests.
+//! Recomputation and checking of the invariants of paged memory, for tests.
 
 use super::{BlockId, Counts, Pages};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Pages {
-    /// Checks everything that must always hold, from scratch. For tests, also of those who use this module.
+    /// Checks all invariants from scratch. Intended for tests, including those of users of this module.
     ///
     /// # Panics
-    /// When something does not hold, which is a bug here.
+    /// Panics if an invariant is violated, which is a bug in this module.
     pub fn check(&self) {
         self.check_blocks();
         self.check_tree();
         self.check_sequences();
     }
 
-    /// Users are tables; each block has one state; the counts are those of the states.
+    /// Checks that user counts match the tables, each block has one state, and the counts match the states.
     fn check_blocks(&self) {
         let mut users = vec![0; self.blocks.users.len()];
         self.sequences.values().flat_map(|s| &s.table).for_each(|block| users[block.index()] += 1);
@@ -38,7 +38,8 @@ impl Pages {
         assert_eq!(counts.free + counts.cached + counts.used, self.capacity());
     }
 
-    /// Parents and children agree; a block without users was released after all that continue it.
+    /// Checks that parents and children agree, and that a block without users was released after all its
+    /// descendants.
     fn check_tree(&self) {
         let nodes = &self.blocks.prefixes.nodes;
         let mut released = BTreeMap::new();
@@ -63,7 +64,8 @@ impl Pages {
         assert_eq!(self.blocks.prefixes.released, released, "blocks without users by time");
     }
 
-    /// Tables have the length of their text and room, follow the tree, and no two may write to one place.
+    /// Checks that tables match the length and space of their texts and follow the tree, and that no position
+    /// has two writers.
     fn check_sequences(&self) {
         let nodes = &self.blocks.prefixes.nodes;
         let mut writers = BTreeSet::new();

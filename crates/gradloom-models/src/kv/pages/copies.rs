@@ -1,26 +1,26 @@
-//! Copies of whole blocks, which let a sequence write where it has shared before.
+//! Copies of whole blocks, by which a sequence gets its own copy of a shared block.
 
 use super::BlockId;
 use std::collections::BTreeMap;
 
-/// Keys and values of all layers that must be copied from block to block, before anything else is written to
-/// the pools.
+/// A copy of a block's keys and values in all layers, to be run before anything else is written to the pools.
 ///
-/// Copies run in the order in which [`Pages::reserve`](super::Pages::reserve) returned them: a later one may
-/// read what an earlier one wrote, or write to a block that an earlier one read.
+/// Copies must be run in the order in which [`Pages::reserve`](super::Pages::reserve) returned them, because
+/// a later one may read a block that an earlier one wrote, or overwrite one that it read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockCopy {
-    /// The block that is read.
+    /// Source block.
     pub from: BlockId,
-    /// The block that is written.
+    /// Destination block.
     pub to: BlockId,
 }
 
 impl BlockCopy {
-    /// Copies that have the effect of `copies` when all are read before the first is written, as a gather
-    /// and a scatter do. Each block is written at most once; the order is by that block.
+    /// Returns copies with the same effect as `copies` that can be run in parallel: all sources are read
+    /// before any destination is written, as by a gather and a scatter. Destinations are distinct and in
+    /// ascending order.
     pub fn at_once(copies: &[Self]) -> Vec<Self> {
-        // For each block that was written, the block that had the content at first.
+        // Original source of the contents of each written block.
         let mut sources = BTreeMap::new();
         for copy in copies {
             let source = *sources.get(&copy.from).unwrap_or(&copy.from);

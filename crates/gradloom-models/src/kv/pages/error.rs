@@ -2,84 +2,84 @@
 
 use super::SequenceId;
 
-/// Reason why an operation was refused. Nothing has changed then.
+/// An error of an operation on paged memory, which then had no effect.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PagesError {
-    /// Blocks that hold no token.
+    /// The block size is 0.
     #[error("the block size is 0")]
     BlockSize,
-    /// A pool without a block for tokens.
+    /// The pool has no block for tokens.
     #[error("a pool of {blocks} blocks has none for tokens")]
     NoCapacity {
-        /// Blocks in all.
+        /// Number of blocks in the pool.
         blocks: usize,
     },
-    /// A pool or a batch whose elements an i32 cannot number.
+    /// The elements of a pool or a batch cannot be indexed with an `i32`.
     #[error("{what} of {rows} times {columns} elements: an i32 cannot number them")]
     TooLarge {
         /// Name of the pool or batch.
         what: &'static str,
-        /// Its first extent.
+        /// Number of rows.
         rows: usize,
-        /// Its second extent.
+        /// Number of columns.
         columns: usize,
     },
     /// More blocks are needed than are free or can be evicted.
     #[error("{wanted} more blocks are needed, but {free} are free and {cached} can be evicted")]
     OutOfBlocks {
-        /// Blocks that the operation needs.
+        /// Number of blocks that the operation needs.
         wanted: usize,
-        /// Blocks that are free.
+        /// Number of free blocks.
         free: usize,
-        /// Blocks that only the tree of prefixes holds, all of which could be evicted.
+        /// Number of blocks referenced only by the prefix tree, all of which can be evicted.
         cached: usize,
     },
-    /// An id that stands for nothing.
+    /// The sequence does not exist.
     #[error("{sequence} does not exist here: it has ended, or belongs to other pages")]
     Unknown {
-        /// The id as given.
+        /// The given id.
         sequence: SequenceId,
     },
-    /// More tokens than the sequence has room for.
+    /// The sequence has less reserved space than tokens are committed or computed.
     #[error("{sequence} has room for {room} more tokens, not for {tokens}")]
     NoRoom {
         /// The sequence.
         sequence: SequenceId,
-        /// Tokens that were given.
+        /// Number of tokens given.
         tokens: usize,
-        /// Tokens that there is room for.
+        /// Number of tokens that the reserved space holds.
         room: usize,
     },
-    /// A length behind the end of the text.
+    /// The new length exceeds that of the sequence.
     #[error("{sequence} has {length} tokens and cannot be cut to {wanted}")]
     TooShort {
         /// The sequence.
         sequence: SequenceId,
-        /// Tokens that it has.
+        /// Number of tokens of the sequence.
         length: usize,
-        /// Tokens that were to be left.
+        /// Requested length.
         wanted: usize,
     },
-    /// A sequence in two rows of a batch, which would write to the same positions.
+    /// The sequence occurs in two rows of a batch, which would write to the same positions.
     #[error("{sequence} is in the batch twice")]
     Twice {
         /// The sequence.
         sequence: SequenceId,
     },
-    /// A batch that its shape does not hold.
+    /// The batch does not fit in its shape.
     #[error("the batch needs {needed} {axis}, but its shape has {given}")]
     Shape {
         /// Name of the axis that is too short: rows, tokens or blocks of a row.
         axis: &'static str,
-        /// Number that is needed.
+        /// Number needed.
         needed: usize,
-        /// Number that the shape has.
+        /// Number in the shape.
         given: usize,
     },
 }
 
 impl PagesError {
-    /// Returns the remedy.
+    /// Returns a suggestion for fixing the error.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::BlockSize => "give blocks of at least 1 token; 16 is usual",

@@ -1,4 +1,4 @@
-//! Sequences over the blocks of a pool: they begin, grow, fork, shrink and end.
+//! Sequences of blocks: operations that begin, grow, fork, shrink and end them.
 //!
 //! In: tokens. Out: tables, and blocks to copy. Always holds: the invariants of the parent module.
 
@@ -7,8 +7,8 @@ use super::sequence::Sequence;
 use super::{BlockCopy, BlockId, Counts, PagesError, SequenceId};
 use std::collections::{BTreeMap, HashMap};
 
-/// The memory of keys and values: the blocks of a pool, the sequences whose tables list them, and the tree of
-/// prefixes that keeps full blocks for later sequences.
+/// Bookkeeping of paged keys and values: the blocks of a pool, the sequences whose tables list them, and the
+/// tree of prefixes that keeps full blocks for later sequences.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone, PartialEq))]
 pub struct Pages {
@@ -17,22 +17,23 @@ pub struct Pages {
     pub(super) sequences: BTreeMap<SequenceId, Sequence>,
 }
 
-/// A sequence that has begun.
+/// A new sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Begun {
-    /// Its id.
+    /// Id of the sequence.
     pub sequence: SequenceId,
-    /// Number of tokens of the prompt that it has already: whole blocks, and never all of the prompt.
+    /// Number of tokens of the prompt found in the cache: whole blocks, but never the whole prompt.
     pub cached: usize,
 }
 
 impl Pages {
-    /// Makes memory for pools of `blocks` blocks with `block_size` tokens each. Block 0 fills up tables
-    /// ([`BlockId::PADDING`]), so the capacity is one block less. Memory of the host is allocated as blocks
-    /// are first used.
+    /// Creates the bookkeeping for pools of `blocks` blocks of `block_size` tokens each. Block 0 pads tables
+    /// ([`BlockId::PADDING`]), so the capacity is one block less. Host memory is allocated when blocks are
+    /// first used.
     ///
     /// # Errors
-    /// When the block size is 0, there are fewer than 2 blocks, or an i32 cannot number all positions.
+    /// Returns an error if the block size is 0, if there are fewer than 2 blocks, or if an `i32` cannot index
+    /// all positions.
     pub fn new(blocks: usize, block_size: usize) -> Result<Self, PagesError> {
         if block_size == 0 {
             return Err(PagesError::BlockSize);
@@ -44,9 +45,10 @@ impl Pages {
         Ok(Self { block_size, blocks: Blocks::new(blocks), sequences: BTreeMap::new() })
     }
 
-    /// Begins a sequence with the longest part of the prompt whose blocks are known: whole blocks, and never
-    /// the whole prompt, because logits come from computing at least its last token. The caller computes the
-    /// rest, in chunks of any length. Full blocks of the sequence are shared with others from then on.
+    /// Begins a sequence with the longest cached prefix of the prompt. The prefix consists of whole blocks
+    /// and excludes at least the last token, which must be computed to obtain logits. The caller computes the
+    /// rest, in chunks of any length. Full blocks of the sequence are shared with other sequences from then
+    /// on.
     pub fn begin(&mut self, prompt: &[i32]) -> Begun {
         let table: Vec<BlockId> = self.prefix(prompt).collect();
         table.iter().for_each(|&block| self.blocks.share(block));
@@ -55,12 +57,12 @@ impl Pages {
         Begun { sequence, cached }
     }
 
-    /// Returns the number of tokens of a prompt that [`Pages::begin`] would find.
+    /// Returns the number of tokens of a prompt that [`Pages::begin`] would find in the cache.
     pub fn cached(&self, prompt: &[i32]) -> usize {
         self.prefix(prompt).count() * self.block_size
     }
 
-    /// Returns the known blocks of a prompt, in order.
+    /// Returns the blocks of the longest cached prefix of a prompt, in order.
     fn prefix<'a>(&'a self, prompt: &'a [i32]) -> impl Iterator<Item = BlockId> + 'a {
         let computable = &prompt[..prompt.len().saturating_sub(1)];
         computable.chunks_exact(self.block_size).scan(BlockId::PADDING, |last, tokens| {
@@ -69,22 +71,24 @@ impl Pages {
         })
     }
 
-    /// Begins an empty sequence that neither takes blocks from the tree of prefixes nor puts them there. For
-    /// results whose bits must not depend on other sequences, which may have computed a prefix in another
-    /// shape of batch, and for texts whose meaning is not in their tokens alone, as with another adapter.
+    /// Begins an empty sequence that neither takes blocks from the prefix tree nor adds any. Use it for
+    /// results whose bits must not depend on other sequences, which may have computed a prefix in a batch of
+    /// another shape, and for texts whose keys and values depend on more than their tokens, such as another
+    /// adapter.
     pub fn begin_private(&mut self) -> SequenceId {
         self.add(Sequence { tokens: Vec::new(), table: Vec::new(), room: 0, shares: false })
     }
 
-    /// Makes room for at least `tokens` tokens after those committed, whatever room there was before.
+    /// Reserves space for at least `tokens` tokens after the committed ones, regardless of the space already
+    /// reserved.
     ///
-    /// If the sequence must first get a block of its own, in place of one that others read, this gives the
-    /// copy: it must be run before anything else is written to the pools. If it fails on the device, try it
-    /// again, or truncate the sequence, and those forked from it since, to the last multiple of the block
-    /// size before their length, which drops the block.
+    /// If the sequence needs its own copy of a block that others read, the copy is returned and must be run
+    /// before anything else is written to the pools. If the copy fails on the device, retry it, or drop the
+    /// block by truncating the sequence, and those forked from it since, to the last multiple of the block
+    /// size before its length.
     ///
     /// # Errors
-    /// When there are too few blocks, even with all that can be evicted ([`PagesError::OutOfBlocks`]), or the
+    /// Returns an error if there are too few free and cached blocks ([`PagesError::OutOfBlocks`]), or the
     /// sequence is unknown.
     pub fn reserve(&mut self, sequence: SequenceId, tokens: usize) -> Result<Option<BlockCopy>, PagesError> {
         let this = known_mut(&mut self.sequences, sequence)?;
@@ -92,7 +96,7 @@ impl Pages {
             return Ok(None);
         }
         let length = this.tokens.len();
-        // The block with the last token, if it is not full and this sequence may not write to it yet.
+        // The partial last block, if this sequence has not yet reserved its end.
         let partial = this.table.last().copied().filter(|_| this.room == 0 && length % self.block_size > 0);
         let shared = partial.filter(|&block| !self.blocks.writable(block));
         let needed = length.saturating_add(tokens).div_ceil(self.block_size) - this.table.len();
@@ -107,7 +111,7 @@ impl Pages {
             self.blocks.release(from);
             copy = Some(BlockCopy { from, to });
         } else if let Some(block) = partial {
-            // Tokens behind this sequence's length, which may stand in the tree, are overwritten.
+            // Overwrite the end of the block, which may be in the tree because the text was longer before.
             self.blocks.prefixes.remove(block);
         }
         this.table.extend(fresh);
@@ -115,16 +119,16 @@ impl Pages {
         Ok(copy)
     }
 
-    /// Notes the tokens whose keys and values were written behind the sequence's others, after the step that
-    /// did so has succeeded. Blocks that are full now can be found by [`Pages::begin`].
+    /// Appends tokens whose keys and values a successful step has written to the reserved space.
+    /// [`Pages::begin`] can find the blocks that are now full.
     ///
-    /// If the tree already has a block with the same text, which another sequence computed at the same
-    /// time, the table switches to that block and the sequence's own is given back. Both hold the same
-    /// values up to the order of sums. So memory holds each text once, and whatever uses a block of the
-    /// tree uses the blocks on the path to it, which is why everything cached can be evicted.
+    /// If the tree already contains a block with the same text, computed concurrently by another sequence,
+    /// the table switches to that block and the sequence's own block is released. Both contain the same
+    /// values up to the order of summation. Thus memory contains each text once, and every user of a block in
+    /// the tree uses all blocks on the path to it, which is why all cached blocks can be evicted.
     ///
     /// # Errors
-    /// When there is no room for so many, or the sequence is unknown.
+    /// Returns an error if the reserved space is too small, or the sequence is unknown.
     pub fn commit(&mut self, sequence: SequenceId, tokens: &[i32]) -> Result<(), PagesError> {
         let this = known_mut(&mut self.sequences, sequence)?;
         if tokens.len() > this.room {
@@ -142,11 +146,11 @@ impl Pages {
         Ok(())
     }
 
-    /// Cuts a sequence to its first `length` tokens, and gives back the blocks behind them and all room: for
-    /// tokens that turned out wrong, and for a step that failed. Full blocks stay cached.
+    /// Truncates a sequence to its first `length` tokens, and releases the blocks after them and all reserved
+    /// space. Use it for rejected tokens and after a failed step. Full blocks remain cached.
     ///
     /// # Errors
-    /// When the sequence is shorter, or unknown.
+    /// Returns an error if the sequence is shorter, or unknown.
     pub fn truncate(&mut self, sequence: SequenceId, length: usize) -> Result<(), PagesError> {
         let this = known_mut(&mut self.sequences, sequence)?;
         if length > this.tokens.len() {
@@ -160,10 +164,11 @@ impl Pages {
         Ok(())
     }
 
-    /// Begins a second sequence with the same tokens, in the same blocks. Room stays with the first.
+    /// Begins another sequence with the same tokens and the same blocks. Reserved space stays with the first
+    /// one.
     ///
     /// # Errors
-    /// When the sequence is unknown.
+    /// Returns an error if the sequence is unknown.
     pub fn fork(&mut self, sequence: SequenceId) -> Result<SequenceId, PagesError> {
         let this = self.known(sequence)?;
         let blocks = this.tokens.len().div_ceil(self.block_size);
@@ -174,10 +179,11 @@ impl Pages {
         Ok(self.add(twin))
     }
 
-    /// Ends a sequence, with or without room left. Its full blocks stay cached, if it shares; the others that
-    /// no other sequence uses become free.
+    /// Ends a sequence and releases its blocks and reserved space. If it shares blocks, full ones remain
+    /// cached; other blocks without users become free.
     ///
     /// # Errors
+    /// Returns an error if the sequence is unknown.
     /// When the sequence is unknown.
     pub fn end(&mut self, sequence: SequenceId) -> Result<(), PagesError> {
         self.truncate(sequence, 0)?;
@@ -185,29 +191,29 @@ impl Pages {
         Ok(())
     }
 
-    /// Empties the tree of prefixes, after which all cached blocks are free: for new weights, which make old
-    /// keys and values wrong. Sequences that live are private from then on.
+    /// Clears the prefix tree, so that all cached blocks become free. Call it after the weights have changed,
+    /// which invalidates the cached keys and values. Existing sequences become private.
     pub fn forget_prefixes(&mut self) {
         self.blocks.forget_prefixes();
         self.sequences.values_mut().for_each(|sequence| sequence.shares = false);
     }
 
-    /// Tokens that a block holds.
+    /// Returns the number of tokens in a block.
     pub fn block_size(&self) -> usize {
         self.block_size
     }
 
-    /// Blocks for tokens: all of the pool but [`BlockId::PADDING`].
+    /// Returns the number of blocks for tokens: all blocks of the pool except [`BlockId::PADDING`].
     pub fn capacity(&self) -> usize {
         self.blocks.capacity()
     }
 
-    /// Returns the numbers of blocks that are free, cached and used. O(1).
+    /// Returns the numbers of free, cached and used blocks in O(1).
     pub fn counts(&self) -> Counts {
         self.blocks.counts()
     }
 
-    /// Returns the sequences that have begun and not ended, the oldest first.
+    /// Returns the sequences that have not ended, oldest first.
     pub fn sequences(&self) -> impl Iterator<Item = SequenceId> {
         self.sequences.keys().copied()
     }
@@ -215,30 +221,29 @@ impl Pages {
     /// Returns the committed tokens of a sequence.
     ///
     /// # Errors
-    /// When the sequence is unknown.
+    /// Returns an error if the sequence is unknown.
     pub fn tokens(&self, sequence: SequenceId) -> Result<&[i32], PagesError> {
         Ok(&self.known(sequence)?.tokens)
     }
 
-    /// Returns the number of tokens that a sequence has room for.
+    /// Returns the number of tokens that the reserved space of a sequence holds.
     ///
     /// # Errors
-    /// When the sequence is unknown.
+    /// Returns an error if the sequence is unknown.
     pub fn room(&self, sequence: SequenceId) -> Result<usize, PagesError> {
         Ok(self.known(sequence)?.room)
     }
 
-    /// Returns the blocks of a sequence: position p is row `p % block_size` of block
-    /// `table[p / block_size]`.
+    /// Returns the blocks of a sequence. Position p is row `p % block_size` of block `table[p / block_size]`.
     ///
     /// # Errors
-    /// When the sequence is unknown.
+    /// Returns an error if the sequence is unknown.
     pub fn table(&self, sequence: SequenceId) -> Result<&[BlockId], PagesError> {
         Ok(&self.known(sequence)?.table)
     }
 
-    /// Returns the share of the positions in used blocks that hold no token, from 0 to 1; 0 without a used
-    /// block. A position counts once, however many sequences share it. O(sum of the tables' lengths).
+    /// Returns the fraction of positions in used blocks that contain no token, or 0 if no block is used. A
+    /// position counts once, however many sequences share it. Takes O(sum of the tables' lengths).
     pub fn fragmentation(&self) -> f64 {
         let mut filled = HashMap::new();
         for sequence in self.sequences.values() {
@@ -264,7 +269,7 @@ impl Pages {
     }
 }
 
-/// Returns the sequence of an id, borrowed apart from the blocks.
+/// Returns a sequence by id, borrowing it separately from the blocks.
 fn known_mut(
     sequences: &mut BTreeMap<SequenceId, Sequence>,
     sequence: SequenceId,
@@ -272,7 +277,7 @@ fn known_mut(
     sequences.get_mut(&sequence).ok_or(PagesError::Unknown { sequence })
 }
 
-/// Refuses sizes whose elements an i32 cannot number.
+/// Checks that an `i32` can index the elements of a matrix.
 pub(super) fn numbered(what: &'static str, rows: usize, columns: usize) -> Result<(), PagesError> {
     let most = i32::MAX as usize;
     match rows.checked_mul(columns) {

@@ -1,12 +1,12 @@
-//! The tree of prefixes: which block holds the keys and values of which tokens after which text.
+//! The tree of prefixes, which maps a text to the blocks that contain its keys and values.
 //!
-//! In: full blocks with their tokens; which of them have users. Out: the block that continues a text with
-//! given tokens; the block to evict. A node is one block. Tokens are compared, never only their hash. A path
-//! of n tokens costs O(n), an eviction O(log blocks).
+//! In: full blocks with their tokens, and changes of which have users. Out: the block that continues a text
+//! with given tokens, and the block to evict. A node is one block. Tokens themselves are compared, not only
+//! their hashes. Looking up a path of n tokens takes O(n), an eviction O(log blocks).
 //!
-//! Always holds: whatever uses a block uses the blocks on the path to it, and releases the end of a path
-//! first. So a block without users was released after all that continue its text: the block that was released
-//! first is a leaf, and all blocks without users can be evicted, one after the other.
+//! Always holds: every user of a block uses all blocks on the path to it, and releases the end of the path
+//! first. A block without users was therefore released after all its descendants, so the one that was
+//! released first is a leaf, and all blocks without users can be evicted one after the other.
 
 use super::BlockId;
 use std::collections::{BTreeMap, HashMap};
@@ -14,21 +14,21 @@ use std::sync::Arc;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Prefixes {
-    /// By block. The root, which stands for the empty text, is filed under [`BlockId::PADDING`].
+    /// Nodes by block. The root, which represents the empty text, has the key [`BlockId::PADDING`].
     pub(super) nodes: HashMap<BlockId, Node>,
-    /// The blocks without users, by the time of their release.
+    /// Blocks without users, by release time.
     pub(super) released: BTreeMap<u64, BlockId>,
-    /// Counts releases. All times differ.
+    /// Number of releases so far, which serves as the time of the next one.
     clock: u64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Node {
     pub(super) parent: BlockId,
-    /// The block's tokens, as many as a block holds; none in the root.
+    /// Tokens of the full block. Empty for the root.
     pub(super) tokens: Arc<[i32]>,
     pub(super) children: HashMap<Arc<[i32]>, BlockId>,
-    /// When the last user released it; none while it is used.
+    /// Time at which the last user released the block, or `None` while it has users.
     pub(super) released: Option<u64>,
 }
 
@@ -54,25 +54,25 @@ impl Prefixes {
         self.nodes[&parent].children.get(tokens).copied()
     }
 
-    /// Returns the number of blocks in the tree that continue a block; 0 if the block is not in the tree.
+    /// Returns the number of children of a block, or 0 if it is not in the tree.
     pub(super) fn continuations(&self, block: BlockId) -> usize {
         self.nodes.get(&block).map_or(0, |node| node.children.len())
     }
 
-    /// Adds a used block behind `parent`, which has the same user.
+    /// Adds a used block as a child of `parent`, which has the same user.
     pub(super) fn insert(&mut self, parent: BlockId, tokens: &[i32], block: BlockId) {
         let tokens: Arc<[i32]> = tokens.into();
         self.node(parent).children.insert(tokens.clone(), block);
         self.nodes.insert(block, Node::new(parent, tokens));
     }
 
-    /// Notes that a block without users is used again.
+    /// Marks a block without users as used again.
     pub(super) fn wake(&mut self, block: BlockId) {
         let time = self.node(block).released.take().expect("it had no users");
         self.released.remove(&time);
     }
 
-    /// Notes that a block has lost its last user; false if it is not in the tree.
+    /// Marks a block as without users. Returns `false` if it is not in the tree.
     pub(super) fn rest(&mut self, block: BlockId) -> bool {
         let Some(node) = self.nodes.get_mut(&block) else { return false };
         node.released = Some(self.clock);
@@ -81,14 +81,14 @@ impl Prefixes {
         true
     }
 
-    /// Takes a block that nothing continues out of the tree, if it is there.
+    /// Removes a leaf from the tree, if it is there.
     pub(super) fn remove(&mut self, block: BlockId) {
         if let Some(node) = self.nodes.remove(&block) {
             self.node(node.parent).children.remove(&node.tokens);
         }
     }
 
-    /// Takes the block out of the tree that has had no users for the longest time.
+    /// Removes and returns the block that has been without users for the longest time.
     pub(super) fn evict(&mut self) -> Option<BlockId> {
         let (_, block) = self.released.pop_first()?;
         self.remove(block);

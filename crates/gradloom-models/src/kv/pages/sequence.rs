@@ -1,15 +1,16 @@
-//! One text: its tokens and the table of its blocks.
+//! A text: its tokens and its block table.
 
 use super::BlockId;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Names a text. Ids are unique in the process, so that one of an ended text, or of other pages, is noticed.
+/// Identifier of a sequence. Ids are unique within the process, so that the use of an ended sequence, or of
+/// one of another `Pages`, is detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SequenceId(u64);
 
 impl SequenceId {
-    /// Returns an id that was never given before.
+    /// Returns a new unique id.
     pub(super) fn fresh() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
@@ -24,17 +25,17 @@ impl fmt::Display for SequenceId {
 
 /// A text in memory.
 ///
-/// The full blocks of a text that shares are the path of its tokens in the tree. Its last block, if it is not
-/// full, may be a block of the tree that goes on differently: the text was longer before.
+/// If the text shares blocks, its full blocks are the path of its tokens in the tree. A partial last block
+/// may belong to a longer text in the tree if the sequence has been truncated.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sequence {
-    /// Tokens whose keys and values are written.
+    /// Tokens whose keys and values are in memory.
     pub(super) tokens: Vec<i32>,
-    /// Block `i` holds the positions from `i * block_size`.
+    /// Blocks in order; block `i` contains the positions from `i * block_size`.
     pub(super) table: Vec<BlockId>,
-    /// Positions behind the tokens, up to the end of the table, that this sequence alone may write. At 0,
-    /// the table ends with the block of the last token, and that block may have other users.
+    /// Number of positions between the tokens and the end of the table that only this sequence may write. If
+    /// it is 0, the table ends with the block of the last token, which may have other users.
     pub(super) room: usize,
-    /// True if full blocks go into the tree of prefixes.
+    /// True if full blocks are added to the prefix tree.
     pub(super) shares: bool,
 }

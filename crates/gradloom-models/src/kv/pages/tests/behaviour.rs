@@ -1,4 +1,4 @@
-//! Tests of each operation at the edges of sizes, and of the messages about mistakes.
+//! Tests of each operation with boundary sizes, and of the error messages.
 
 use super::*;
 
@@ -77,7 +77,7 @@ fn prompts_are_computed_in_chunks() {
         let a = pages.begin(&prompt).sequence;
         for (i, tokens) in prompt.chunks(chunk).enumerate() {
             assert_eq!(append(&mut pages, a, tokens), Ok(None));
-            // What is computed can be found while the rest is not.
+            // Computed blocks can be found before the rest of the prompt is computed.
             let other = pages.begin(&prompt);
             assert_eq!(other.cached, prompt.len().min((i + 1) * chunk) / 4 * 4);
             pages.end(other.sequence).unwrap();
@@ -108,7 +108,8 @@ fn forks_copy_the_block_that_they_write_to() {
     let a = filled(&mut pages, &[1, 2, 3]).unwrap();
     let b = pages.fork(a).unwrap();
     assert_eq!(pages.counts(), counts(4, 0, 2));
-    // The room in the last block stays with the first, which writes in place, also when it takes more.
+    // The space in the last block stays with the first sequence, which writes in place even if it reserves
+    // more.
     assert_eq!(pages.reserve(a, 2), Ok(None));
     assert_eq!(pages.reserve(b, 0), Ok(None), "nothing is written");
     let shared = pages.table(a).unwrap()[1];
@@ -118,12 +119,12 @@ fn forks_copy_the_block_that_they_write_to() {
     assert_eq!((copy.from, copy.to), (shared, pages.table(b).unwrap()[1]));
     assert_eq!(pages.table(a).unwrap()[1], shared);
     assert_eq!(pages.counts(), counts(3, 0, 3));
-    // At the end of a block there is nothing to copy.
+    // At the end of a block, nothing needs to be copied.
     let c = pages.fork(b).unwrap();
     assert_eq!(append(&mut pages, b, &[6]), Ok(None));
     assert_eq!(append(&mut pages, c, &[7]), Ok(None));
     assert_eq!(pages.table(b).unwrap()[..2], pages.table(c).unwrap()[..2]);
-    // The last user of a block writes in place again.
+    // The last user of a block can write in place again.
     let d = pages.fork(c).unwrap();
     pages.end(c).unwrap();
     assert_eq!(append(&mut pages, d, &[8]), Ok(None));
@@ -133,12 +134,12 @@ fn forks_copy_the_block_that_they_write_to() {
 fn cut_texts_go_on_beside_what_is_cached() {
     let mut pages = pages(4, 2);
     let a = filled(&mut pages, &[1, 2, 3, 4]).unwrap();
-    // Nothing continues the last block: it is overwritten, and gone from the tree.
+    // The last block has no continuation, so it is overwritten and removed from the tree.
     pages.truncate(a, 3).unwrap();
     assert_eq!(append(&mut pages, a, &[9]), Ok(None));
     assert_eq!(pages.counts(), counts(2, 0, 2));
     assert_eq!(pages.begin(&[1, 2, 3, 4, 5]).cached, 2);
-    // A cached text goes through the first block: it stays, and a copy is written.
+    // A cached text continues the first block, so it is kept, and a copy is written.
     pages.truncate(a, 1).unwrap();
     let [first] = *pages.table(a).unwrap() else { panic!("one block") };
     let copy = append(&mut pages, a, &[8]).unwrap().unwrap();
@@ -195,13 +196,13 @@ fn batches_are_ragged() {
     let b = pages.begin(&[5, 6, 7]).sequence;
     pages.reserve(a, 2).unwrap();
     pages.reserve(b, 3).unwrap();
-    // Blocks are taken in order: 1 and 2 for the text of `a`, 3 for its room, 4 and 5 for `b`.
+    // Blocks are allocated in order: 1 and 2 for the text of `a`, 3 for its space, 4 and 5 for `b`.
     let shape = BatchShape { rows: 3, time: 4, blocks: 3 };
     let batch = pages.batch(&[(b, 3), (a, 2)], shape).unwrap();
     let tables = vec![4, 5, 0, 1, 2, 3, 0, 0, 0];
     assert_eq!(batch, Batch { tables, starts: vec![0, 3, 0], lengths: vec![3, 5, 0] });
-    // Blocks of the room that this step does not use are not listed.
-    // A step behind one that computes one token of each.
+    // Blocks of reserved space that the step does not use are not listed. This step follows one that computes
+    // one token of each sequence.
     let ahead = [Some((b, 1..3)), Some((a, 1..2))];
     let ahead = pages.batch_ahead(&ahead, BatchShape { time: 2, ..shape }).unwrap();
     assert_eq!(ahead, Batch { starts: vec![1, 4, 0], ..batch });
@@ -211,7 +212,7 @@ fn batches_are_ragged() {
     assert_eq!(ahead, Batch { tables, starts: vec![0, 4, 0], lengths: vec![0, 5, 0] });
     let batch = pages.batch(&[(a, 1)], BatchShape { rows: 1, time: 1, blocks: 2 }).unwrap();
     assert_eq!((batch.tables, batch.lengths), (vec![1, 2], vec![4]));
-    // Reading alone needs no room, and an empty batch no sequence.
+    // Without new tokens no space is needed, and a batch may be empty.
     let batch = pages.batch(&[(a, 0)], BatchShape { rows: 1, time: 0, blocks: 2 }).unwrap();
     assert_eq!((batch.starts, batch.lengths), (vec![3], vec![3]));
     let none = Batch { tables: vec![], starts: vec![], lengths: vec![] };
