@@ -1,48 +1,49 @@
-//! Interface of language models for generation and evaluation, whatever the architecture.
+//! Interface of language models for generation and evaluation, independent of their architecture.
 //!
-//! In: tokens, their positions, and a way to attend. Out: hidden states and logits. Always holds: attention
-//! is the only place where positions meet, so that caches, pages and plain training are ways to attend over
-//! one model and share its parameters.
+//! In: tokens, their positions, and an attention function. Out: hidden states and logits. Always holds:
+//! positions interact only through attention, so plain training and caches, paged or not, differ only in the
+//! attention function, and share the model and its parameters.
 
 use gradloom_core::ir::DType;
 use gradloom_core::nn::Module;
 use gradloom_core::trace::{AttentionOptions, Tensor, iota};
 
-/// The sizes that a memory of keys and values, or a batch of tokens, must fit.
+/// Sizes of a model that determine the shapes of its caches and batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// Number of different tokens.
+    /// Size of the vocabulary.
     pub vocabulary: usize,
-    /// Number of positions: the longest text that the model can read.
+    /// Context length: the maximum number of tokens that the model can read.
     pub context: usize,
-    /// Number of blocks, each of which attends once.
+    /// Number of layers, each of which attends once.
     pub layers: usize,
-    /// Heads of queries.
+    /// Number of query heads.
     pub heads: usize,
-    /// Heads of keys and of values; a divisor of the heads of queries.
+    /// Number of key heads and of value heads; must divide the number of query heads.
     pub key_heads: usize,
-    /// Length of a query, key or value.
+    /// Width of a query, key or value.
     pub depth: usize,
 }
 
-/// Attention of a block: a function of the block's number, its queries `[batch, heads, time, depth]`, and
-/// keys and values `[batch, key_heads, time, depth]`; the result has the shape of the queries.
+/// Attention function of a model: takes the layer's index, its queries `[batch, heads, time, depth]`, and its
+/// keys and values `[batch, key_heads, time, depth]`. The result has the shape of the queries.
 pub type Attend<'a> = dyn FnMut(usize, [Tensor; 3]) -> Tensor + 'a;
 
-/// A decoder-only transformer: each position sees those before it, and tells the token after it.
+/// A decoder-only transformer: each position attends to itself and those before it, and predicts the next
+/// token.
 pub trait LanguageModel: Module {
     /// Returns the sizes of the model.
     fn sizes(&self) -> Sizes;
 
-    /// Returns the normalised output of the last block: i32 ids `[batch, time]`, at positions i32 `[time]`
-    /// or `[batch, time]` below the context, give `[batch, time, width]`.
+    /// Returns the normalized output of the last layer, `[batch, time, width]`, for i32 ids `[batch, time]`
+    /// at i32 positions `[time]` or `[batch, time]`, which are below the context length.
     fn hidden(&self, ids: Tensor, positions: Tensor, attend: &mut Attend<'_>) -> Tensor;
 
-    /// Returns the logits of the next token: `[.., width]` gives `[.., vocabulary]`.
+    /// Returns the logits of the next token, `[.., vocabulary]`, for hidden states `[.., width]`.
     fn logits(&self, hidden: Tensor) -> Tensor;
 
-    /// Returns the logits of the token after each position of texts that begin at position 0: i32
-    /// `[batch, time]` gives `[batch, time, vocabulary]`, with `time` up to the context.
+    /// Returns the logits of the token after each position, `[batch, time, vocabulary]`, for i32 ids `[batch,
+    /// time]` of texts that begin at position 0. `time` is at most the context length.
     #[track_caller]
     fn forward(&self, ids: Tensor) -> Tensor {
         let [_, time] = ids.dims();
@@ -51,7 +52,7 @@ pub trait LanguageModel: Module {
     }
 }
 
-/// Attends causally over texts that are present as a whole.
+/// Computes causal attention for texts without a cache.
 pub(crate) fn causal(_: usize, [q, k, v]: [Tensor; 3]) -> Tensor {
     q.attention(k, v, AttentionOptions::causal())
 }

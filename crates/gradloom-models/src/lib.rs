@@ -1,24 +1,24 @@
-//! Models for gradloom and their surroundings: GPT-2 and Llama, text data and generation.
+//! Models for gradloom: GPT-2 and Llama, text data, generation and evaluation.
 //!
-//! - [`any_model`]: a model whose architecture a file decides.
-//! - [`evaluate`]: the perplexity of a text, and questions with choices.
-//! - [`gpt2`]: the configuration (with GPT-2's published shapes) and the model.
-//! - [`data`]: text from files and folders to tokens, a held-out part, and batches that depend on nothing but
-//!   (seed, step).
-//! - [`language_model`]: what generation needs of a model, whatever its architecture.
+//! - [`any_model`]: models whose architecture is determined at run time.
+//! - [`evaluate`]: perplexity of a text, and multiple-choice questions.
+//! - [`gpt2`]: GPT-2 and its configuration, with the published presets.
+//! - [`data`]: from text in files and folders to tokens, a held-out part, and batches that depend only on the
+//!   seed and the step.
+//! - [`language_model`]: the interface of models for generation and evaluation.
 //! - [`llama`]: the models of the Llama family.
-//! - [`gguf`]: models in GGUF files, as Hugging Face's files have them.
-//! - [`decoding`]: which token follows, from logits; searches; and the text that tokens make.
-//! - [`generator`]: text for one request or for many at once, over pages of keys and values.
-//! - [`hugging_face`]: folders that transformers reads and writes.
-//! - [`kv`]: keys and values of many texts in one memory, so that each token is computed once.
+//! - [`gguf`]: models in GGUF files, converted to Hugging Face's format.
+//! - [`decoding`]: sampling of the next token, beam search, and conversion of tokens to text.
+//! - [`generator`]: text generation for one or many concurrent requests, over paged keys and values.
+//! - [`hugging_face`]: folders in the format of transformers.
+//! - [`kv`]: paged keys and values of many texts, so that each token is computed only once.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests read what they write"))]
-// Programs hold a GPU's buffers, whose types are nested so deeply that rustdoc, asking whether they are
-// `Send`, would give up.
+// Programs own GPU buffers, whose types are nested so deeply that rustdoc exceeds the default limit when it
+// checks whether programs are `Send`.
 #![recursion_limit = "256"]
 
-// The derive macros name the facade crate; here the compiler crate stands in for it.
+// The derive macros refer to the facade crate; here the core crate takes its place.
 extern crate gradloom_core as gradloom;
 
 pub mod any_model;

@@ -1,81 +1,81 @@
-//! The sizes of a model of the Llama family and their validation.
+//! Configuration of a model of the Llama family, and its validation.
 
 use super::{Rotary, RotaryScaling};
 use crate::gpt2::MOST_LAYERS;
 use serde::{Deserialize, Serialize};
 
-/// Sizes of a model of the Llama family.
+/// Configuration of a model of the Llama family.
 ///
-/// Serialised with the field names as keys; an unknown key is an error.
+/// The serialized keys are the field names. An unknown key is an error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LlamaConfig {
-    /// Number of different tokens.
+    /// Size of the vocabulary.
     pub vocabulary: usize,
-    /// Number of positions: the longest sequence that the model can read.
+    /// Context length: the maximum number of tokens that the model can read.
     pub context: usize,
-    /// Length of the vector that stands for one position.
+    /// Width of the hidden state.
     pub width: usize,
-    /// Length of the vectors between the products of an MLP.
+    /// Width of the MLPs' hidden layer.
     pub mlp_width: usize,
-    /// Number of blocks.
+    /// Number of layers.
     pub layers: usize,
-    /// Heads of queries in each block.
+    /// Number of query heads in each layer.
     pub heads: usize,
-    /// Heads of keys and of values, each of which several heads of queries share; a divisor of the heads.
+    /// Number of key heads and of value heads, each shared by several query heads; must divide `heads`.
     pub key_heads: usize,
-    /// Length of a query, key or value; even. Usually the width divided by the heads.
+    /// Width of a query, key or value; even. Usually `width / heads`.
     pub depth: usize,
-    /// Number added to the mean of the squares in each normalisation.
+    /// Constant added to the mean square in each normalization to avoid division by zero.
     pub epsilon: f64,
-    /// Rotation of queries and keys by their positions.
+    /// Rotary embedding of queries and keys.
     pub rotary: Rotary,
-    /// True if the output layer is the token embedding.
+    /// True if the output layer is tied to the token embedding.
     #[serde(default)]
     pub tied: bool,
-    /// True if the projections of attention have biases.
+    /// True if the attention projections have biases.
     #[serde(default)]
     pub attention_bias: bool,
-    /// True if the projections of the MLP have biases.
+    /// True if the MLP projections have biases.
     #[serde(default)]
     pub mlp_bias: bool,
 }
 
-/// Sizes that make no model.
+/// An error in a [`LlamaConfig`].
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LlamaConfigError {
     /// A size is 0.
     #[error("{0} is 0")]
     Zero(&'static str),
-    /// The heads of queries cannot share those of keys equally.
+    /// The number of key heads does not divide the number of query heads.
     #[error("{heads} heads of queries do not share {key_heads} heads of keys evenly")]
     KeyHeads {
-        /// Heads of queries.
+        /// Number of query heads.
         heads: usize,
-        /// Heads of keys.
+        /// Number of key heads.
         key_heads: usize,
     },
-    /// Elements are turned in pairs.
+    /// The width of a head is odd, so its elements cannot be rotated in pairs.
     #[error("a head of {0} elements has no pairs to turn")]
     OddDepth(usize),
-    /// A number that must be finite and above 0 is not.
+    /// A number is not positive and finite.
     #[error("{name} {value} is not a number above 0")]
     NotPositive {
-        /// The field.
+        /// Name of the field.
         name: &'static str,
-        /// Its value.
+        /// Value of the field.
         value: f64,
     },
-    /// A tensor would have more elements than 32-bit positions can count.
+    /// A tensor would have more elements than an `i32` can index.
     #[error("{0} of this configuration is too large")]
     TooLarge(&'static str),
-    /// More blocks than can be compiled in reasonable time.
+    /// The model has more layers than can be compiled in reasonable time.
     #[error("{0} layers are more than the {MOST_LAYERS} that can be compiled")]
     TooDeep(usize),
 }
 
 impl LlamaConfigError {
-    /// Returns the remedy.
+    /// Returns a suggestion for fixing the error.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::Zero(_) => "set it to 1 or more",
@@ -89,8 +89,8 @@ impl LlamaConfigError {
 }
 
 impl LlamaConfig {
-    /// Returns the number of trainable parameters. Only meaningful for a configuration that
-    /// [`validate`](Self::validate) accepts.
+    /// Returns the number of trainable parameters. The result is only meaningful if
+    /// [`validate`](Self::validate) accepts the configuration.
     pub fn parameters(&self) -> usize {
         let layer = |inputs: usize, outputs: usize, bias: bool| {
             outputs.saturating_mul(inputs.saturating_add(usize::from(bias)))
@@ -103,7 +103,7 @@ impl LlamaConfig {
             layer(queries, self.width, self.attention_bias),
             layer(self.width, self.mlp_width, self.mlp_bias).saturating_mul(2),
             layer(self.mlp_width, self.width, self.mlp_bias),
-            // The two normalisations.
+            // The two normalizations.
             self.width.saturating_mul(2),
         ];
         let block = parts.into_iter().fold(0, usize::saturating_add);
@@ -111,10 +111,10 @@ impl LlamaConfig {
         block.saturating_mul(self.layers).saturating_add(embeddings).saturating_add(self.width)
     }
 
-    /// Checks that a model of these sizes can be built.
+    /// Checks that a model can be built from the configuration.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// Returns the first error found.
     pub fn validate(&self) -> Result<(), LlamaConfigError> {
         let sizes = [
             ("vocabulary", self.vocabulary),
@@ -160,7 +160,7 @@ impl LlamaConfig {
             ("the token embedding", self.vocabulary, self.width),
             ("the projection of queries", self.heads.saturating_mul(self.depth), self.width),
             ("the MLP", self.mlp_width, self.width),
-            // Positions are counted in 32 bits, too.
+            // Positions are i32 too.
             ("the context", self.context, 1),
         ];
         for (what, rows, columns) in products {

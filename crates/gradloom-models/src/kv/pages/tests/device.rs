@@ -1,12 +1,12 @@
-//! Random steps over a simulated device, whose memory has for each position a number that stands for all
-//! tokens up to there, as keys and values do. Every position of every live sequence must keep its number.
-//! Faults: memory runs out, copies fail, steps fail after some of their writes, sequences end while their
-//! copies are pending.
+//! Random steps on a simulated device. Each position of its memory stores a hash of all tokens up to it,
+//! which, like keys and values, depends on the whole prefix. Every position of every live sequence must keep
+//! its hash. Simulated faults: memory runs out, copies fail, steps fail after some of their writes, and
+//! sequences end while their copies are pending.
 
 use super::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns a number for a text: FNV-1a (Fowler, Noll, Vo) over its tokens, with the previous text's number.
+/// Returns the FNV-1a hash (Fowler, Noll, Vo) of a text, given that of the text before its last token.
 fn content(before: u64, token: i32) -> u64 {
     (before ^ (token as u64 + 1)).wrapping_mul(0x0000_0100_0000_01b3)
 }
@@ -24,11 +24,11 @@ struct Device {
 #[derive(Clone, Default)]
 struct Text {
     tokens: Vec<i32>,
-    /// The rest of the prompt, which is not computed yet.
+    /// Rest of the prompt, which is not computed yet.
     rest: Vec<i32>,
 }
 
-/// Counts of the cases that the test has met, so that it cannot pass by doing nothing.
+/// Numbers of cases encountered, so that the test cannot pass without covering them.
 #[derive(Debug, Default)]
 struct Seen {
     cached: usize,
@@ -90,7 +90,7 @@ impl Device {
         self.live.remove(&id);
     }
 
-    /// Reserves room for tokens; where there is none, maybe ends another sequence for it.
+    /// Reserves space for tokens. If there are too few blocks, possibly ends another sequence.
     fn reserve(&mut self, id: SequenceId, tokens: usize, copies: &mut Vec<BlockCopy>) -> bool {
         loop {
             let before = self.pages.clone();
@@ -119,7 +119,7 @@ impl Device {
         }
     }
 
-    /// Makes one step: reserves, copies, writes, commits; each may fail.
+    /// Runs one step: reserves, copies, writes and commits, each of which may fail.
     fn step(&mut self) {
         let mut copies = Vec::new();
         let mut chosen: Vec<(SequenceId, Vec<i32>)> = Vec::new();
@@ -136,7 +136,7 @@ impl Device {
             if self.reserve(id, new.len(), &mut copies) {
                 chosen.push((id, new));
             }
-            // Between the reservations of one step, sequences may also fork.
+            // Sequences may also fork between the reservations of a step.
             if self.random.below(8) == 0 && self.live.len() < 6 && self.live.contains_key(&id) {
                 let fork = self.pages.fork(id).unwrap();
                 self.live.insert(fork, self.live[&id].clone());
@@ -159,7 +159,7 @@ impl Device {
                 self.seen.failed += 1;
                 continue;
             }
-            // Of tokens that were only proposed, some are rejected.
+            // Some proposed tokens are rejected.
             let accepted =
                 if self.random.below(4) == 0 { self.random.below(new.len() + 1) } else { new.len() };
             let table = self.pages.table(id).unwrap().to_vec();
@@ -176,8 +176,7 @@ impl Device {
         }
     }
 
-    /// Recovers from failed copies: sequences drop the blocks that were to be written, and compute them
-    /// again later.
+    /// Recovers from failed copies: sequences drop the destination blocks and recompute them later.
     fn recover(&mut self, copies: &[BlockCopy]) {
         let targets: BTreeSet<_> = copies.iter().map(|copy| copy.to).collect();
         for (&id, text) in &mut self.live {
@@ -209,7 +208,7 @@ impl Device {
         }
     }
 
-    /// Writes the new tokens where the batch says; stops after some writes.
+    /// Writes the new tokens to the positions that the batch specifies, stopping after `writes` writes.
     fn write(&mut self, chosen: &[(SequenceId, Vec<i32>)], writes: usize) {
         let time = chosen.iter().map(|(_, new)| new.len()).max().unwrap_or(0) + 1;
         let (rows, blocks) = (chosen.len() + 1, self.pages.capacity());
@@ -243,7 +242,7 @@ impl Device {
         }
     }
 
-    /// Reads a text through a table.
+    /// Checks the hashes of a text at the positions in a table.
     fn holds(&self, table: &[usize], tokens: &[i32]) {
         let (size, mut expected) = (self.pages.block_size(), EMPTY);
         for (p, &token) in tokens.iter().enumerate() {

@@ -1,16 +1,16 @@
-//! Tests of the blocks that are cached, found and evicted, against a model that keeps whole texts and
-//! searches them all.
+//! Compares cached, found and evicted blocks with a naive model that stores whole texts and searches all of
+//! them.
 
 use super::*;
 use std::collections::BTreeMap;
 
-/// Prefixes that are known, each as all of its tokens, with the time at which it was last in use.
+/// Known prefixes, each with all of its tokens and the time of its last use.
 struct Model {
     capacity: usize,
     block_size: usize,
     time: u64,
     known: BTreeMap<Vec<i32>, u64>,
-    /// Tokens, and blocks in all.
+    /// Tokens and total number of blocks of each live sequence.
     live: Vec<(SequenceId, Vec<i32>, usize)>,
 }
 
@@ -31,7 +31,7 @@ impl Model {
         whole.take_while(|&end| self.known.contains_key(&prompt[..end])).last().unwrap_or(0)
     }
 
-    /// Makes room for more blocks; false if that is impossible.
+    /// Evicts prefixes for `wanted` blocks. Returns `false` if there are too few.
     fn evict(&mut self, wanted: usize) -> bool {
         let Counts { free, cached, .. } = self.counts();
         if wanted > free + cached {

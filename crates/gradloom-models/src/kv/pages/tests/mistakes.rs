@@ -1,4 +1,4 @@
-//! One test for each mistake of ztensor's paged memory (its `graph/kv`).
+//! One test for each bug of ztensor's paged memory (its `graph/kv`).
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn double_free() {
     let before = pages.clone();
     assert_eq!(pages.end(a), Err(PagesError::Unknown { sequence: a }));
     assert!(pages == before);
-    // Two sequences never get one block.
+    // A block is never given to two sequences.
     let (b, c) = (filled(&mut pages, &[5, 6, 7]).unwrap(), filled(&mut pages, &[8, 9]).unwrap());
     assert!(pages.table(b).unwrap().iter().all(|block| !pages.table(c).unwrap().contains(block)));
     assert_eq!(pages.end(a), Err(PagesError::Unknown { sequence: a }), "its blocks have another owner now");
@@ -36,7 +36,7 @@ fn foreign_block() {
 
 #[test]
 fn append_failure_half_done() {
-    // With every number of blocks that is too small, over a free, a cached and a shared last block.
+    // Covers every insufficient number of blocks, with a free, a cached and a shared last block.
     for capacity in 4..12 {
         let mut pages = pages(capacity, 2);
         let cached = filled(&mut pages, &[7, 7, 7, 7]).unwrap();
@@ -47,7 +47,7 @@ fn append_failure_half_done() {
                 pages.fork(a).unwrap();
                 pages.truncate(a, 3).unwrap();
             }
-            // Positions up to the end of the last block, if it need not be copied, and blocks behind it.
+            // Positions to the end of the last block, unless it must be copied, and those in further blocks.
             let most = usize::from(!shared) + 2 * (capacity - 2) - usize::from(shared);
             let before = pages.clone();
             for tokens in [most + 1, most + 2, most + 100, usize::MAX] {
@@ -100,7 +100,7 @@ fn fragmentation_division_by_zero_or_less() {
 
 #[test]
 fn blocks_shorter_than_tokens() {
-    // The tree gets a block only with all of its tokens; the rest of the text is not there.
+    // The tree contains only full blocks, not the rest of the text.
     let mut pages = pages(4, 4);
     for end in [1, 3, 4, 5, 7, 8] {
         let text = [1, 2, 3, 4, 5, 6, 7, 8];
@@ -128,7 +128,7 @@ fn prefix_longer_than_capacity() {
     );
     assert!(pages == before, "nothing was evicted for it");
 
-    // One that fits exactly evicts the others, and stays.
+    // A text that fits exactly evicts all others and remains.
     let fits = filled(&mut pages, &long[..8]).unwrap();
     assert_eq!(pages.counts(), counts(0, 0, 4));
     assert_eq!(pages.reserve(fits, 1), Err(PagesError::OutOfBlocks { wanted: 1, free: 0, cached: 0 }));
@@ -143,7 +143,7 @@ fn evicting_a_block_in_use() {
     let first = filled(&mut pages, &[1, 2, 3, 4]).unwrap();
     let second = pages.begin(&[1, 2, 9]).sequence;
     pages.end(first).unwrap();
-    // The oldest block of all is in use by `second`; that behind it is not.
+    // The oldest block is used by `second`, but its continuation is not.
     assert_eq!(pages.counts(), counts(2, 1, 1));
     let kept = pages.table(second).unwrap().to_vec();
     let third = pages.begin_private();
@@ -166,10 +166,10 @@ fn tree_unconnected_to_the_pool() {
     let table = pages.table(a).unwrap().to_vec();
     pages.end(a).unwrap();
     assert_eq!(pages.counts(), counts(0, 3, 0), "the tree holds what the sequence released");
-    // An eviction gives the block to the pool: the end of the text first.
+    // Eviction begins with the end of the text.
     let b = filled(&mut pages, &[9]).unwrap();
     assert_eq!(pages.table(b).unwrap(), [table[2]]);
-    // A match holds its blocks: what is left of the old text is used, and cannot be evicted.
+    // A match makes its blocks used, so they cannot be evicted.
     let c = pages.begin(&[1, 2, 3]).sequence;
     assert_eq!(pages.table(c).unwrap(), &table[..2]);
     assert_eq!(pages.counts(), counts(0, 0, 3));
@@ -179,14 +179,14 @@ fn tree_unconnected_to_the_pool() {
 
 #[test]
 fn ties_of_time() {
-    // Everything happens within one tick of a clock; victims go in the order of release all the same.
+    // All operations happen within one tick of a clock, but blocks are still evicted in order of release.
     for rotation in 0..4 {
         let mut pages = pages(4, 1);
         let mut ids: Vec<_> = (0..4).map(|token| (token, filled(&mut pages, &[token]).unwrap())).collect();
         ids.rotate_left(rotation);
         let blocks: Vec<_> = ids.iter().map(|&(_, id)| pages.table(id).unwrap()[0]).collect();
         ids.iter().for_each(|&(_, id)| pages.end(id).unwrap());
-        // A use counts as recent, though nothing is computed.
+        // A lookup counts as a use even if nothing is computed.
         let again = pages.begin(&[ids[0].0, 9]);
         assert_eq!(again.cached, 1);
         pages.end(again.sequence).unwrap();

@@ -1,4 +1,4 @@
-//! Paged memory against the mistakes of others, a naive model of eviction, and a simulated device.
+//! Tests of paged memory: bugs of other implementations, a naive model of eviction, and a simulated device.
 
 mod behaviour;
 mod device;
@@ -8,7 +8,7 @@ mod mistakes;
 use super::*;
 use gradloom_core::philox::philox4x32;
 
-/// Numbers from a counter, so that a failure can be run again.
+/// A counter-based random generator, which makes failures reproducible.
 struct Random(u32, u32);
 
 impl Random {
@@ -22,12 +22,12 @@ impl Random {
     }
 }
 
-/// Pages with this capacity.
+/// Returns pages with this capacity.
 fn pages(capacity: usize, block_size: usize) -> Pages {
     Pages::new(capacity + 1, block_size).unwrap()
 }
 
-/// Begins a sequence and computes all of its prompt. It has room up to the end of its last block.
+/// Begins a sequence and computes its whole prompt. It has reserved space to the end of its last block.
 fn filled(pages: &mut Pages, prompt: &[i32]) -> Result<SequenceId, PagesError> {
     let Begun { sequence, cached } = pages.begin(prompt);
     if let Err(error) = append(pages, sequence, &prompt[cached..]) {
