@@ -1,4 +1,4 @@
-//! Perplexities are those of transformers, and choices are scored as by a forward pass of each alone.
+//! Perplexities match those of transformers, and choices are scored as by separate forward passes.
 
 use gradloom::CpuDevice as _;
 use gradloom_core::trace::i32;
@@ -23,7 +23,7 @@ fn session(name: &str) -> Session<AnyModel> {
     Folder::open(path(name)).unwrap().session(&Device::cpu()).unwrap()
 }
 
-/// Returns the log-probabilities of all tokens but the first, from logits on the host.
+/// Returns the log-probabilities of all tokens except the first, computed from logits on the host.
 fn by_forward<M: LanguageModel>(session: &Session<M>, text: &[i32]) -> Vec<f64> {
     let read = text.len() - 1;
     let mut program = session.infer([i32("ids", [1, read])], |model, [ids]| model.forward(ids)).unwrap();
@@ -89,7 +89,7 @@ fn choices_are_scored_as_each_alone() {
     ];
     let questions: Vec<Question> =
         items.iter().map(|item| Question::new(item, &Bytes, None, 96).unwrap()).collect();
-    // Alone, two at once, and all at once.
+    // Batches of one choice, of two, and of all.
     for tokens in [1, 64, 100_000] {
         let scores = score_choices(&session, &questions, tokens).unwrap();
         for (question, scores) in questions.iter().zip(&scores) {

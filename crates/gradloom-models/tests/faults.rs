@@ -1,4 +1,4 @@
-//! Everything that a device does is made to fail in turn, once each: allocations, launches and reads of a
+//! Injects a fault into every operation of a device in turn: the allocations, launches and reads of a
 //! training step and of cached generation.
 
 #[path = "common/decoder.rs"]
@@ -20,7 +20,7 @@ use std::path::Path;
 
 const FAULT: &str = "the fault was asked for with `Faults::fail`";
 
-/// Name and bytes of every parameter and state.
+/// Name and contents of every parameter and state.
 type Content = Vec<(String, Vec<u8>)>;
 
 fn content(store: &Store) -> Content {
@@ -48,7 +48,7 @@ fn model() -> Gpt2 {
     Gpt2::new(&config).unwrap()
 }
 
-/// Returns the number of reads that running a program takes: its outputs, its guards, and the places of the
+/// Returns the number of reads that running a program takes: its outputs, its guards, and the offsets of the
 /// windows that it updates.
 fn reads(plan: &Plan) -> u64 {
     let windows = plan.launches.iter().any(|launch| launch.kernel == Kernel::WriteRegion);
@@ -60,7 +60,7 @@ fn names_the_launch(error: &Error, plan: &Plan, launch: usize) {
     assert!(error.to_string().contains(&expected), "{error}");
 }
 
-/// Compiles a step with AdamW, clipping, dropout, and a state of the user's that counts the batches.
+/// Compiles a training step with AdamW, clipping, dropout, and a user-defined state that counts the batches.
 fn train(device: &Device) -> Result<Train<Gpt2, 2>, Error> {
     Trainer::new(model())
         .seed(5)
@@ -82,7 +82,7 @@ fn step(train: &mut Train<Gpt2, 2>) -> Result<f32, Error> {
     train.step((&IDS, &TARGETS))?.loss()
 }
 
-/// A step whose moments are not zero, the state before it and behind it, and its loss.
+/// A step with nonzero moments: the contents before and after it, and its loss.
 struct Undisturbed {
     before: Content,
     after: Content,
@@ -102,8 +102,8 @@ impl Undisturbed {
         Self { before, after, loss }
     }
 
-    /// Checks that after a fault before the commit, nothing has changed, and the next step is as if nothing
-    /// had happened.
+    /// Checks that a fault before the commit has changed nothing, and that the next step succeeds with the
+    /// same results as without the fault.
     fn goes_on(&self, train: &mut Train<Gpt2, 2>) {
         assert!(!train.store().is_lost());
         assert_eq!(content(&train.store()), self.before);
@@ -150,7 +150,7 @@ fn each_launch_of_a_training_step_can_fail() {
         assert_eq!(error.kind(), ErrorKind::Lost);
         assert!(train.store().is_lost());
         assert_eq!(train.attempted_steps(), 1);
-        // It stays lost, whatever is tried, until a checkpoint is read.
+        // It stays lost until a checkpoint is loaded.
         for _ in 0..2 {
             assert_eq!(step(&mut train).unwrap_err().kind(), ErrorKind::Lost);
         }
@@ -224,7 +224,7 @@ fn each_allocation_of_a_training_step_can_fail() {
     assert!(train(&device).is_ok());
 }
 
-/// Loading a second program over a store grows it by that program's states, or not at all.
+/// Loading a second program into a store either adds all of its states or none.
 #[test]
 fn a_load_that_fails_leaves_the_store_as_it_was() {
     let (device, faults) = Device::cpu().with_faults();
@@ -296,7 +296,7 @@ fn each_launch_and_read_of_cached_generation_can_fail() {
     assert!(lost > 0);
 }
 
-/// The null device runs nothing, and fails all the same.
+/// The null device runs nothing but can fail too.
 #[test]
 fn a_device_that_only_plans_fails_on_demand_too() {
     let (device, faults) = Device::null().with_faults();

@@ -1,4 +1,4 @@
-//! The Llama family: Touvron et al., "LLaMA" (2023), and what followed it.
+//! The Llama family: Touvron et al., "LLaMA" (2023), and its successors.
 //!
 //! In: a [`LlamaConfig`]. Out: a model with Hugging Face's parameter names.
 

@@ -1,7 +1,7 @@
-//! The model: a token embedding, pre-normalised blocks, and logits.
+//! The Llama model: a token embedding, pre-norm blocks, and an output layer.
 //!
-//! Parameter names are Hugging Face's (`model.layers.0.self_attn.q_proj.weight`, ..); linear weights are
-//! `[in, out]` here and `[out, in]` in their files.
+//! Parameter names are Hugging Face's (`model.layers.0.self_attn.q_proj.weight`, ..). Linear weights are
+//! `[in, out]` here and `[out, in]` in Hugging Face files.
 
 use super::rotary::Turns;
 use super::{LlamaConfig, LlamaConfigError};
@@ -9,15 +9,15 @@ use crate::language_model::{Attend, LanguageModel, Sizes};
 use gradloom_core::nn::{Embedding, Init, Linear, Module, RmsNorm};
 use gradloom_core::trace::{Tensor, checkpoint};
 
-/// A decoder-only transformer with root-mean-square normalisation, rotary positions, heads of keys that
-/// several heads of queries share, and a gated MLP: Touvron et al., "LLaMA" (2023).
+/// A decoder-only transformer with RMS normalization, rotary embeddings, grouped-query attention and gated
+/// MLPs: Touvron et al., "LLaMA" (2023).
 ///
-/// Weights start normal with deviation 0.02.
+/// Weights are initialized from a normal distribution with standard deviation 0.02.
 #[derive(Debug, Module)]
 pub struct Llama {
-    /// All but the output layer.
+    /// All layers except the output layer.
     pub model: Layers,
-    /// `[width, vocabulary]`, unless the token embedding is the output layer.
+    /// Output layer `[width, vocabulary]`, unless it is tied to the token embedding.
     pub lm_head: Option<Linear>,
     #[module(skip)]
     config: LlamaConfig,
@@ -25,40 +25,40 @@ pub struct Llama {
     checkpoint_blocks: bool,
 }
 
-/// The embedding, the blocks and the last normalisation.
+/// The token embedding, the transformer blocks and the final normalization.
 #[derive(Debug, Module)]
 pub struct Layers {
-    /// `[vocabulary, width]`.
+    /// Token embedding `[vocabulary, width]`.
     pub embed_tokens: Embedding,
-    /// First to last.
+    /// Transformer blocks in order.
     pub layers: Vec<Block>,
-    /// After the last block.
+    /// Final normalization.
     pub norm: RmsNorm,
 }
 
-/// One block: attention, then an MLP, each on a normalised copy and added to its input.
+/// A transformer block: attention and an MLP, each applied to the normalized input and added to it.
 #[derive(Debug, Module)]
 pub struct Block {
-    /// Before attention.
+    /// Normalization before attention.
     pub input_layernorm: RmsNorm,
-    /// Over the positions so far.
+    /// Causal self-attention.
     pub self_attn: Attention,
-    /// Before the MLP.
+    /// Normalization before the MLP.
     pub post_attention_layernorm: RmsNorm,
-    /// `width -> mlp_width -> width`.
+    /// MLP: `width -> mlp_width -> width`.
     pub mlp: Mlp,
 }
 
-/// Attention whose queries and keys are turned by their positions.
+/// Attention with rotary embedding of queries and keys.
 #[derive(Debug, Module)]
 pub struct Attention {
-    /// `[width, heads · depth]`.
+    /// Query projection `[width, heads · depth]`.
     pub q_proj: Linear,
-    /// `[width, key heads · depth]`.
+    /// Key projection `[width, key heads · depth]`.
     pub k_proj: Linear,
-    /// `[width, key heads · depth]`.
+    /// Value projection `[width, key heads · depth]`.
     pub v_proj: Linear,
-    /// `[heads · depth, width]`.
+    /// Output projection `[heads · depth, width]`.
     pub o_proj: Linear,
     #[module(skip)]
     heads: usize,
@@ -66,14 +66,14 @@ pub struct Attention {
     key_heads: usize,
 }
 
-/// `down(silu(gate(x)) · up(x))`: Shazeer, "GLU Variants Improve Transformer" (2020).
+/// A gated MLP, `down(silu(gate(x)) · up(x))`: Shazeer, "GLU Variants Improve Transformer" (2020).
 #[derive(Debug, Module)]
 pub struct Mlp {
-    /// `[width, mlp_width]`.
+    /// Gate projection `[width, mlp_width]`.
     pub gate_proj: Linear,
-    /// `[width, mlp_width]`.
+    /// Up projection `[width, mlp_width]`.
     pub up_proj: Linear,
-    /// `[mlp_width, width]`.
+    /// Down projection `[mlp_width, width]`.
     pub down_proj: Linear,
 }
 
@@ -85,10 +85,10 @@ fn linear(inputs: usize, outputs: usize, bias: bool) -> Linear {
 }
 
 impl Llama {
-    /// Makes a model of these sizes.
+    /// Creates a model.
     ///
     /// # Errors
-    /// When there is no such model; see [`LlamaConfig::validate`].
+    /// Returns an error if the configuration is invalid; see [`LlamaConfig::validate`].
     pub fn new(config: &LlamaConfig) -> Result<Self, LlamaConfigError> {
         config.validate()?;
         let model = Layers {
@@ -100,20 +100,21 @@ impl Llama {
         Ok(Self { model, lm_head, config: config.clone(), checkpoint_blocks: false })
     }
 
-    /// Lets training keep only what goes from block to block; see [`checkpoint`].
+    /// Checkpoints every block: training stores only the blocks' inputs and recomputes the rest. See
+    /// [`checkpoint`].
     #[must_use]
     pub fn checkpoint_blocks(mut self) -> Self {
         self.checkpoint_blocks = true;
         self
     }
 
-    /// Returns the sizes of the model.
+    /// Returns the model's configuration.
     pub fn config(&self) -> &LlamaConfig {
         &self.config
     }
 
-    /// Returns the mean cross-entropy in nats: i32 ids `[batch, time]` and targets, i32 `[batch, time]` or
-    /// rows of probabilities f32 `[batch, time, vocabulary]`; see [`Tensor::cross_entropy`].
+    /// Returns the mean cross-entropy in nats. `ids` is i32 `[batch, time]`; `targets` is either i32 `[batch,
+    /// time]` or rows of probabilities, f32 `[batch, time, vocabulary]`. See [`Tensor::cross_entropy`].
     #[track_caller]
     pub fn loss(&self, ids: Tensor, targets: Tensor) -> Tensor {
         self.forward(ids).cross_entropy(targets)

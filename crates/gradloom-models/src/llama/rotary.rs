@@ -1,46 +1,47 @@
-//! Rotary position embedding at any positions, scaled to longer contexts.
+//! Rotary position embedding at arbitrary positions, with scaling for longer contexts.
 
 use gradloom_core::ir::DType;
 use gradloom_core::trace::{Tensor, concat, literal};
 use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;
 
-/// Angles of a rotary position embedding: Su et al., "RoFormer" (2021), with halves for pairs.
+/// Settings of a rotary position embedding: Su et al., "RoFormer" (2021), with elements paired across halves.
 ///
-/// At position `t`, the pair of elements `i` and `i + depth/2` is turned by `t · f(i)`, where
-/// `f(i) = base^(-2i/depth)`, unless it is scaled.
+/// At position `t`, the pair of elements `i` and `i + depth/2` is rotated by the angle `t · f(i)`. Without
+/// scaling, `f(i) = base^(-2i/depth)`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rotary {
     /// Base of the frequencies; usually 10,000 (Llama, Llama 2) or 500,000 (Llama 3).
     pub base: f64,
-    /// Change of frequencies that lets a model read longer texts than it was first trained on.
+    /// Scaling of the frequencies, which lets a model read longer texts than it was first trained on.
     #[serde(default, skip_serializing_if = "RotaryScaling::is_none")]
     pub scaling: RotaryScaling,
 }
 
-/// A change of frequencies.
+/// Scaling of the frequencies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum RotaryScaling {
-    /// No change.
+    /// No scaling.
     #[default]
     None,
-    /// Positions are divided by the factor: Chen et al. (2023).
+    /// Linear scaling: positions are divided by the factor (Chen et al., 2023).
     Linear {
-        /// The factor; 1 or more.
+        /// Factor, at least 1.
         factor: f64,
     },
-    /// Llama 3.1's: long waves are stretched by the factor, short ones stay, between them it goes linearly in
-    /// the number of turns within the original context.
+    /// Scaling of Llama 3.1: long wavelengths are stretched by the factor and short ones are unchanged.
+    /// Between them, the scaling is interpolated linearly in the number of rotations within the original
+    /// context.
     Llama3 {
-        /// Factor by which long waves are stretched; 1 or more.
+        /// Factor by which long wavelengths are stretched, at least 1.
         factor: f64,
-        /// Waves that turn less often than this within the original context are long.
+        /// Number of rotations within the original context below which a wavelength is long.
         low_frequency_factor: f64,
-        /// Waves that turn more often than this are short.
+        /// Number of rotations within the original context above which a wavelength is short.
         high_frequency_factor: f64,
-        /// Context that the model was first trained on, in positions.
+        /// Context length that the model was first trained with.
         original_context: usize,
     },
 }
@@ -64,7 +65,7 @@ impl RotaryScaling {
     }
 }
 
-/// Cosines and sines of the angles of each position, for all blocks of a model.
+/// Cosines and sines of the angles at each position, shared by all layers of a model.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turns {
     cos: Tensor,
@@ -72,21 +73,22 @@ pub(super) struct Turns {
 }
 
 impl Rotary {
-    /// Radians from one position to the next, for each pair of a vector of this length.
+    /// Returns the rotation in radians from one position to the next for each pair of a vector of length
+    /// `depth`.
     pub fn frequencies(&self, depth: usize) -> Vec<f64> {
         let unscaled = |i: usize| libm::pow(self.base, -((2 * i) as f64) / depth as f64);
         (0..depth / 2).map(|i| self.scaling.scaled(unscaled(i))).collect()
     }
 
-    /// Returns the turns for positions i32 `[time]` or `[batch, time]`. The angles are products in f32, as
-    /// in transformers.
+    /// Returns the rotations at i32 positions `[time]` or `[batch, time]`. As in transformers, the angles are
+    /// products in f32.
     #[track_caller]
     pub(super) fn turns(&self, positions: Tensor, depth: usize) -> Turns {
         let frequencies: Vec<f32> = self.frequencies(depth).into_iter().map(|f| f as f32).collect();
         let frequencies = literal(&frequencies, [depth / 2]);
         let mut extents = positions.shape().to_vec();
         if extents.len() == 2 {
-            // Heads stand between the batch and the positions.
+            // Insert an axis for the heads between batch and time.
             extents.insert(1, 1);
         }
         extents.push(1);
@@ -96,7 +98,7 @@ impl Rotary {
 }
 
 impl Turns {
-    /// Queries or keys `[batch, heads, time, depth]`, turned.
+    /// Rotates queries or keys `[batch, heads, time, depth]`.
     #[track_caller]
     pub(super) fn of(&self, x: Tensor) -> Tensor {
         let half = x.shape()[3] / 2;

@@ -1,4 +1,5 @@
-//! One text over `KeyValueCache`s, whose logits the host reads: the oracle of the generator's pages.
+//! Decoding of a single text with `KeyValueCache`s and logits on the host: the oracle for the generator's
+//! pages.
 
 #![allow(dead_code, reason = "no test needs all of it")]
 
@@ -11,7 +12,7 @@ use gradloom_models::language_model::{LanguageModel, Sizes};
 use gradloom_runtime::{Infer, Session};
 use std::collections::BTreeMap;
 
-/// Keys and values of every layer for one text, and its length: the states `NAME.length`, `NAME.h.0.keys`,
+/// Keys and values of all layers for one text, and its length: the states `NAME.length`, `NAME.h.0.keys`,
 /// `NAME.h.0.values`, and so on.
 pub(crate) struct TextCache {
     name: String,
@@ -20,7 +21,7 @@ pub(crate) struct TextCache {
 }
 
 impl TextCache {
-    /// Makes an empty cache. Caches of one name over one store are the same.
+    /// Creates an empty cache. Caches with the same name and store share their contents.
     pub(crate) fn new(sizes: Sizes, name: &str, dtype: DType) -> Self {
         let cache = || KeyValueCache::new(1, sizes.key_heads, sizes.context, sizes.depth).kept_as(dtype);
         Self {
@@ -30,7 +31,7 @@ impl TextCache {
         }
     }
 
-    /// Appends the first `count` of the ids, i32 `[1, time]`, and gives the logits of what follows.
+    /// Appends the first `count` of the ids, i32 `[1, time]`, and returns the logits of the next token.
     pub(crate) fn extend(&self, model: &impl LanguageModel, ids: Tensor, count: Tensor) -> Tensor {
         let [_, time] = ids.dims();
         let length = self.length.tensor();
@@ -43,7 +44,7 @@ impl TextCache {
     }
 }
 
-/// A text that grows, by programs of 1, 2, 4, .. tokens.
+/// A growing text, extended by programs for 1, 2, 4, .. tokens.
 pub(crate) struct Decoder<'s, M> {
     session: &'s Session<M>,
     cache: TextCache,
@@ -51,7 +52,7 @@ pub(crate) struct Decoder<'s, M> {
 }
 
 impl<'s, M: LanguageModel> Decoder<'s, M> {
-    /// Makes a decoder of the text with this name, which is empty unless the session has one.
+    /// Creates a decoder of the text with this name, which is empty unless the session already contains it.
     pub(crate) fn new(session: &'s Session<M>, name: &str) -> Result<Self> {
         Self::kept_as(session, name, DType::F32)
     }
@@ -69,14 +70,14 @@ impl<'s, M: LanguageModel> Decoder<'s, M> {
         i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize
     }
 
-    /// Appends tokens; gives the logits of what follows.
+    /// Appends tokens and returns the logits of the next one.
     pub(crate) fn feed(&mut self, mut tokens: &[i32]) -> Result<Vec<f32>> {
         let room = self.session.model().sizes().context - self.length();
         if tokens.is_empty() || tokens.len() > room {
             return Err(Error::new(ErrorKind::Feed, "no tokens, or more than there is room for"));
         }
         loop {
-            // Filled up to a power of two, if that fits.
+            // Padded to a power of two if there is enough space.
             let room = self.session.model().sizes().context - self.length();
             let next = tokens.len().next_power_of_two();
             let time = if next <= room { next } else { 1 << tokens.len().ilog2() };
@@ -91,7 +92,7 @@ impl<'s, M: LanguageModel> Decoder<'s, M> {
         }
     }
 
-    /// Empties the text.
+    /// Clears the text.
     pub(crate) fn reset(&mut self) {
         self.session.reset_states(&self.cache.name).unwrap();
     }

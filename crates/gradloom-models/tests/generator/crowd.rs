@@ -1,4 +1,4 @@
-//! Many requests at once on any device: no wrong token, and the memory in the end as at the beginning.
+//! Many concurrent requests on any device: every token is right, and no memory is leaked.
 
 use crate::decoder::Decoder;
 use gradloom_models::any_model::AnyModel;
@@ -15,8 +15,8 @@ pub(crate) fn session(name: &str, device: &Device) -> Session<AnyModel> {
     Folder::open(path).unwrap().session(device).unwrap()
 }
 
-/// Checks the text of 200 tokens that transformers writes at temperature 0, beside others and after it is
-/// forked.
+/// Checks that the generated text of 200 tokens matches transformers' at temperature 0, alongside other
+/// requests and after a fork.
 pub(crate) fn transformers_text(name: &str, device: &Device, ahead: Option<bool>) {
     let session = session(name, device);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/hugging_face").join(name);
@@ -51,7 +51,7 @@ pub(crate) fn transformers_text(name: &str, device: &Device, ahead: Option<bool>
     }
 }
 
-/// Numbers that repeat, by a step of `splitmix64`.
+/// A reproducible random generator, `splitmix64`.
 pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {
@@ -79,8 +79,8 @@ impl Numbers {
     }
 }
 
-/// Returns the tokens that follow a text, of which the first `prompt` are the prompt: by a cache of its
-/// own, and the choice on the host.
+/// Returns the tokens that follow a text, computed alone with a separate cache and sampling on the host. The
+/// first `prompt` tokens of the text are its prompt.
 pub(crate) fn alone(session: &Session<AnyModel>, text: &[i32], prompt: usize, request: &Request) -> Vec<i32> {
     let mut decoder = Decoder::new(session, "alone").unwrap();
     decoder.reset();
@@ -102,7 +102,7 @@ pub(crate) fn alone(session: &Session<AnyModel>, text: &[i32], prompt: usize, re
     tokens
 }
 
-/// Expected state of a request: its settings, and the text from which it goes on.
+/// Expected result of a request.
 struct Expected {
     request: Request,
     start: Vec<i32>,
@@ -111,9 +111,9 @@ struct Expected {
     finish: Option<Finish>,
 }
 
-/// Runs 64 requests, most of which begin alike and which come one after the other; some fork, some are
-/// cancelled. The memory is too small for all that could run side by side. If steps are to be queued ahead,
-/// no request has penalties.
+/// Runs 64 requests that arrive one after the other, most of them with a common prefix; some are forked, some
+/// cancelled. The memory is too small for all that could run concurrently. If `ahead` is set, no request has
+/// penalties.
 pub(crate) fn crowd(name: &str, device: &Device, seed: u64, ahead: Option<bool>) -> Totals {
     let session = session(name, device);
     let options =

@@ -1,4 +1,4 @@
-//! Requests through one generator: each gets what it gets alone, in one memory that keeps its books.
+//! Requests to one generator: each gets the same tokens as alone, and no memory is leaked.
 
 mod crowd;
 #[path = "../common/decoder.rs"]
@@ -25,10 +25,10 @@ fn options(blocks: usize) -> GeneratorOptions {
     GeneratorOptions { blocks, block_size: 4, rows: 4, chunk: 16, ..Default::default() }
 }
 
-/// Tokens of a request, and why it ended.
+/// Tokens of a request, and the reason why it ended.
 type Text = (Vec<i32>, Option<Finish>);
 
-/// Runs all requests to their end.
+/// Runs all requests to completion.
 fn finish(generator: &mut Generator, ids: &[RequestId]) -> Vec<Text> {
     let mut texts = vec![(Vec::new(), None); ids.len()];
     while !generator.is_idle() {
@@ -53,7 +53,7 @@ fn a_crowd_of_requests_gets_what_each_gets_alone() {
     }
 }
 
-/// The same where a step is queued before the tokens of the last one are read.
+/// Like the previous test, but steps are queued before the tokens of the previous one are read.
 #[test]
 fn a_crowd_that_is_queued_ahead_gets_the_same() {
     for (name, seed) in [("gpt2", 2), ("llama", 3), ("gpt2", 8), ("llama", 6)] {
@@ -62,7 +62,8 @@ fn a_crowd_that_is_queued_ahead_gets_the_same() {
     }
 }
 
-/// Of a text of n tokens all steps but the first are queued ahead, and none for a token that is not wanted.
+/// For a text of n tokens, all steps but the first are queued ahead, and none is queued for an unwanted
+/// token.
 #[test]
 fn steps_are_queued_ahead() {
     let session = session("gpt2", &Device::cpu());
@@ -72,20 +73,20 @@ fn steps_are_queued_ahead() {
     let id = generator.add(request.clone()).unwrap();
     let want = alone(&session, &request.prompt, 9, &request);
     assert_eq!(finish(&mut generator, &[id]), [(want.clone(), Some(Finish::Length))]);
-    // The prompt gives the first token, a step the second.
+    // The prompt's step yields the first token, and the next one the second.
     assert_eq!((generator.totals().ahead, generator.totals().computed), (10, 9 + 11));
 
-    // A token that ends the text is known when one more has been computed.
+    // A token that ends the text is detected only after one more has been computed.
     let last = (1..11).rev().find(|&i| !want[..i].contains(&want[i])).unwrap();
     let id = generator.add(Request { ends: vec![want[last]], shares: false, ..request.clone() }).unwrap();
     assert_eq!(finish(&mut generator, &[id]), [(want[..last].to_vec(), Some(Finish::End(want[last])))]);
-    // What was computed too far is settled beside the next text.
+    // The surplus step is settled together with the next text's.
     let next = Request { shares: false, ..request.clone() };
     let id = generator.add(next).unwrap();
     assert_eq!(finish(&mut generator, &[id]), [(want, Some(Finish::Length))]);
     assert_eq!(generator.totals().computed, 2 * (9 + 11) + 9 + last as u64 + 1);
 
-    // Penalties are counted by the host.
+    // The host counts tokens for penalties.
     let ahead = generator.totals().ahead;
     let sampling = Sampling { repetition: 1.3, ..greedy() };
     let penalised = Request { sampling, ..request };
@@ -104,8 +105,7 @@ fn texts_are_those_of_transformers_over_200_tokens() {
     }
 }
 
-/// Requests that come together wait for the one that computes what they have in common.
-/// Of texts that wait, a step looks at as many as could begin.
+/// A step examines only as many waiting texts as could start.
 #[test]
 fn scheduling_takes_time_by_the_number_of_texts() {
     let session = crowd::session("gpt2", &Device::cpu());
@@ -142,7 +142,7 @@ fn what_prompts_have_in_common_is_computed_once() {
     assert_eq!(generator.totals().computed, 41 + 3 + 41, "a private text finds nothing");
 }
 
-/// No text has to wait for another, or to give its blocks back; a search finds room, too.
+/// No text has to wait or is preempted, and a search fits in memory too.
 #[test]
 fn options_hold_what_they_are_made_for() {
     let session = session("gpt2", &Device::cpu());
@@ -184,7 +184,7 @@ fn texts_end_for_the_reason_that_is_told() {
     assert_eq!(texts[0], (want.clone(), Some(Finish::Length)));
     assert_eq!(texts[1], (want[..last].to_vec(), Some(Finish::End(want[last]))));
     assert_eq!(texts[2], (vec![], Some(Finish::NoToken)));
-    // The model reads 256 tokens, and one more follows them.
+    // The model reads 256 tokens, and one more follows.
     assert_eq!((texts[3].0.len(), texts[3].1), (7, Some(Finish::Context)));
     assert_eq!(texts[3].0, alone(&session, &text, 250, &plain(250, 7)));
 }
@@ -196,7 +196,7 @@ fn log_probabilities_are_those_of_the_host() {
     let prompt = Numbers(7).tokens(6);
     let request = Request { logprobs: Some(3), sampling: greedy(), ..Request::new(prompt.clone(), 4) };
     let first = generator.add(request).unwrap();
-    // Another one beside it asks for more, and a third for none.
+    // A concurrent request asks for more log-probabilities, and another one for none.
     generator.add(Request { logprobs: Some(5), ..Request::new(prompt.clone(), 9) }).unwrap();
     generator.add(Request::new(prompt.clone(), 9)).unwrap();
     let mut decoder = Decoder::new(&session, "alone").unwrap();
@@ -223,7 +223,7 @@ fn log_probabilities_are_those_of_the_host() {
     assert_eq!(seen, 12);
 }
 
-/// Returns the name and bytes of every parameter and state.
+/// Returns the name and contents of every parameter and state.
 fn content<M: LanguageModel>(session: &Session<M>) -> Vec<(String, Vec<u8>)> {
     let store = session.store();
     let entries = store.entries().into_iter();
@@ -253,7 +253,7 @@ fn a_failed_step_can_be_tried_again() {
     ];
     for (fault, ahead, stride, least) in cases {
         let mut failed = 0;
-        // The memory holds two of the texts; one forks in the middle of a block, so that a copy can fail.
+        // The memory holds two of the texts. One forks inside a block, so a copy can fail.
         for after in (0..).step_by(stride) {
             let name = format!("{fault:?}{after}.{ahead}");
             let options = GeneratorOptions { name, ahead: Some(ahead), ..options(14) };
@@ -274,7 +274,7 @@ fn a_failed_step_can_be_tried_again() {
                     Err(error) => {
                         failed += 1;
                         if error.kind() == ErrorKind::Lost {
-                            // Launches that write pools in place were cut short.
+                            // Launches that update the pools in place were interrupted.
                             restore(&session, &content);
                             generator.forget();
                         } else {
@@ -300,7 +300,7 @@ fn a_failed_step_can_be_tried_again() {
     }
 }
 
-/// Also where the step that failed was queued ahead for a text that the one before has ended.
+/// The failed step may even have been queued ahead for a text that the previous step has ended.
 #[test]
 fn what_came_before_a_failed_step_is_handed_out() {
     let (device, faults) = Device::cpu().with_faults();
@@ -347,15 +347,15 @@ fn what_came_before_a_failed_step_is_handed_out() {
     assert!(behind > 0, "no step failed behind the last one");
 }
 
-/// Two texts end where the memory is full. The room that the older one would need for one more token is not
-/// the younger one's, as the step that would use it may never come.
+/// Two texts end when the memory is full. The older one needs space for one more token, but must not preempt
+/// the younger one for a step ahead, which may never be needed.
 #[test]
 fn no_text_gives_its_blocks_for_a_step_ahead() {
     let session = session("gpt2", &Device::cpu());
     let options = GeneratorOptions { ahead: Some(true), ..options(5) };
     let mut generator = Generator::new(&session, options).unwrap();
     assert_eq!(generator.pages().capacity(), 4);
-    // Tokens in memory when the last one is chosen: two blocks of four.
+    // Number of tokens in memory when the last one is chosen: two blocks of four.
     let last = 5;
     let ends_there = |seed| {
         let sampling = Sampling { seed, ..Sampling::default() };
@@ -391,14 +391,15 @@ fn new_parameters_need_new_keys_and_values() {
     assert_eq!(texts[0].0, alone(&session, &so_far, 21, &request));
 }
 
-/// Multiplies f32 elements.
+/// Multiplies f32 elements by a factor.
 fn scale(bytes: &mut [u8], factor: f32) {
     for element in bytes.as_chunks_mut::<4>().0 {
         *element = (f32::from_le_bytes(*element) * factor).to_le_bytes();
     }
 }
 
-/// A fork that is still being read goes on, although an older text waits for more blocks than there are.
+/// A fork that is still being read continues, although an older text waits for more blocks than are
+/// available.
 #[test]
 fn a_text_in_memory_goes_on_beside_one_that_waits() {
     let session = session("gpt2", &Device::cpu());
@@ -413,7 +414,7 @@ fn a_text_in_memory_goes_on_beside_one_that_waits() {
     assert!(texts.iter().all(|(tokens, end)| tokens.len() == 1 && *end == Some(Finish::Length)), "{texts:?}");
 }
 
-/// In half the memory a crowd's texts are still those that each gets alone in such a memory.
+/// With half the memory, each concurrent text equals the one computed alone with the same precision.
 #[test]
 fn keys_and_values_may_have_16_bits() {
     let session = session("gpt2", &Device::cpu());
@@ -432,7 +433,7 @@ fn keys_and_values_may_have_16_bits() {
     assert_eq!(state.ty.dtype, DType::BF16);
 }
 
-/// A text that is cancelled gives its blocks back, and nothing more comes of it.
+/// A cancelled text releases its blocks and produces no further events.
 #[test]
 fn cancelled_texts_leave_nothing() {
     let session: Session<_> = session("gpt2", &Device::cpu());
