@@ -2,10 +2,10 @@
 //!
 //! `cargo run --release --example addition`
 //!
-//! Shows the library's transformer block with causal attention, learnt positions, and generation that writes
-//! one character at a time. Half of all sums of two digits are never shown. The sum is written from its last
-//! digit on (`231` for 132), which is the order in which it is carried. Expect some sums, and at least 95% of
-//! 500 sums that were not shown without a mistake.
+//! Shows the library's transformer block with causal attention, learned positions, and generation of one
+//! character at a time. Half of all sums of two-digit numbers are held out. The sum is written with its last
+//! digit first (`231` for 132), in the order in which digits are carried. Expect some sums, and at least 95%
+//! of 500 held-out sums without a mistake.
 
 #[path = "common/random.rs"]
 mod random;
@@ -15,10 +15,10 @@ use random::Random;
 
 /// The digits, `+` and `=`.
 const CHARACTERS: [char; 12] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', '+', '='];
-/// Characters of a problem, and of its sum.
+/// Number of characters in a problem, and in its sum.
 const PROBLEM: usize = 6;
 const SUM: usize = 3;
-/// Characters that are read: all but the last.
+/// Number of characters that are read: all but the last.
 const LENGTH: usize = PROBLEM + SUM - 1;
 const WIDTH: usize = 32;
 const BATCH: usize = 64;
@@ -43,7 +43,7 @@ impl Adder {
         }
     }
 
-    /// Logits of the character after each of i32 `[batch, LENGTH]`.
+    /// Returns the logits of the character after each of the ids, i32 `[batch, LENGTH]`.
     fn forward(&self, ids: Tensor) -> Tensor {
         let mut x = self.characters.forward(ids) + &self.positions;
         for block in &self.blocks {
@@ -53,13 +53,13 @@ impl Adder {
     }
 }
 
-/// `47+85=231`.
+/// Returns the ids of a line such as `47+85=231`.
 fn characters(a: usize, b: usize) -> [i32; PROBLEM + SUM] {
     let sum = a + b;
     [a / 10, a % 10, 10, b / 10, b % 10, 11, sum % 10, sum / 10 % 10, sum / 100].map(|id| id as i32)
 }
 
-/// Two numbers whose sum is shown, or one that is kept back.
+/// Draws two numbers whose sum is in the training set if `shown`, or held out otherwise.
 fn numbers(random: &mut Random, shown: bool) -> [i32; PROBLEM + SUM] {
     loop {
         let (a, b) = (random.below(100), random.below(100));
@@ -70,9 +70,9 @@ fn numbers(random: &mut Random, shown: bool) -> [i32; PROBLEM + SUM] {
 }
 
 pub(crate) struct Outcome {
-    /// Part of the sums that were not shown that are without a mistake.
+    /// Fraction of the held-out sums without a mistake.
     pub right: f64,
-    /// Some of them as text.
+    /// Some of the sums as text.
     pub examples: Vec<String>,
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn train(device: &Device, steps: usize) -> Result<Outcome> {
     }
     let right = written.iter().zip(&truth).filter(|(a, b)| a == b).count();
     let text = |row: &[i32; PROBLEM + SUM]| {
-        // The sum as it is usually written.
+        // The sum in the usual order of digits.
         let (problem, sum) = row.split_at(PROBLEM);
         problem.iter().chain(sum.iter().rev()).map(|&id| CHARACTERS[id as usize]).collect()
     };

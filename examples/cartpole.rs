@@ -2,10 +2,11 @@
 //!
 //! `cargo run --release --example cartpole`
 //!
-//! Policy gradients (REINFORCE): 16 games are played with random pushes that the network weighs, then pushes
-//! that led to longer balance than usual become likelier. The simulator is here. Shows a model that acts and
-//! is trained in turns, and a loss with weights. A game ends after 200 moves. Expect the games to become
-//! longer, and at least 190 moves on average when the likelier push is always taken, over 20 new games.
+//! Policy gradients (REINFORCE): 16 games are played with pushes drawn from the network's distribution, then
+//! pushes that led to a longer balance than average become more likely. The example contains the simulator.
+//! Shows a model that alternates between acting and training, and a weighted loss. A game ends after 200
+//! moves. Expect the games to become longer, and at least 190 moves on average over 20 new games in which the
+//! more likely push is always taken.
 
 #[path = "common/random.rs"]
 mod random;
@@ -27,21 +28,21 @@ impl Policy {
         Self { hidden: Linear::new(4, 32), push: Linear::new(32, 2) }
     }
 
-    /// Logits of a push to the left and to the right.
+    /// Returns the logits of a push to the left and to the right.
     fn forward(&self, cart: Tensor) -> Tensor {
         self.push.forward(self.hidden.forward(cart).tanh())
     }
 }
 
-/// Where the cart is, its speed, the pole's angle, and the angle's speed.
+/// Position and speed of the cart, and angle and angular speed of the pole.
 type Cart = [f32; 4];
 
 fn start(random: &mut Random) -> Cart {
     [(); 4].map(|()| 0.1 * random.uniform() - 0.05)
 }
 
-/// The cart 0.02 s later. Metres, radians and seconds; the cart weighs 1 kg, the pole 0.1 kg, and the pole is
-/// 1 m long. (Barto, Sutton and Anderson, 1983.)
+/// Returns the cart's state 0.02 s later, in metres, radians and seconds. The cart weighs 1 kg, the pole 0.1
+/// kg, and the pole is 1 m long (Barto, Sutton and Anderson, 1983).
 fn push([x, speed, angle, turn]: Cart, right: bool) -> Cart {
     let force = if right { 10.0 } else { -10.0 };
     let (sin, cos) = angle.sin_cos();
@@ -56,7 +57,7 @@ fn has_fallen([x, _, angle, _]: Cart) -> bool {
 }
 
 pub(crate) struct Outcome {
-    /// Mean number of moves, of 200, over 20 games in which the likelier push is taken.
+    /// Mean number of moves, at most 200, over 20 games in which the more likely push is taken.
     pub moves: f64,
 }
 
@@ -65,7 +66,7 @@ pub(crate) fn train(device: &Device, rounds: usize) -> Result<Outcome> {
     let mut train = Trainer::new(Policy::new())
         .inputs([f32("carts", [rows, 4]), i32("pushes", [rows]), f32("weights", [rows])])
         .loss(|policy, [carts, pushes, weights]| {
-            // The mean over the moves that were made: the others have the weight 0.
+            // Mean over the moves that were made; the other rows have weight 0.
             let made = weights.ne(0.0).cast(DType::F32).sum();
             (policy.forward(carts).cross_entropy_rows(pushes) * weights).sum() / made
         })
@@ -78,7 +79,7 @@ pub(crate) fn train(device: &Device, rounds: usize) -> Result<Outcome> {
 
     let mut random = Random::new(5);
     for round in 0..rounds {
-        // All games go on together: one run of the network for a move of each.
+        // All games advance together: one run of the network computes a move of each.
         let mut carts: Vec<Cart> = (0..GAMES).map(|_| start(&mut random)).collect();
         let (mut seen, mut pushes) = (vec![0.0; 4 * rows], vec![0; rows]);
         let mut lengths = [0; GAMES];
@@ -93,7 +94,7 @@ pub(crate) fn train(device: &Device, rounds: usize) -> Result<Outcome> {
             }
         }
 
-        // What a move is worth: the moves that came after it, of which the nearer count for more.
+        // Value of a move: the discounted number of moves that follow it.
         let worth = |left: usize| (1.0 - 0.98f32.powi(left as i32)) / (1.0 - 0.98);
         let worths: Vec<f32> = lengths.iter().flat_map(|&n| (0..n).map(move |i| worth(n - i))).collect();
         let mean = worths.iter().sum::<f32>() / worths.len() as f32;

@@ -2,9 +2,9 @@
 //!
 //! `cargo run --release --example cnn`
 //!
-//! The images are drawn here, from a font, at random places, with noise: no file is needed. Shows
+//! The images are drawn from a font, at random positions and with noise, so no file is needed. Shows
 //! convolutions, pooling, dropout, and weights that are saved and loaded into another session. Expect some
-//! digits with what the network reads, and at least 96% of 500 new images read rightly.
+//! digits with the network's answers, and at least 96% of 500 new images classified correctly.
 
 #[path = "common/digits.rs"]
 mod digits;
@@ -31,7 +31,7 @@ impl Cnn {
         }
     }
 
-    /// Images `[batch, SIDE * SIDE]` to logits of the ten digits.
+    /// Maps images `[batch, SIDE * SIDE]` to logits of the ten digits.
     fn forward(&self, images: Tensor) -> Tensor {
         let [batch, _] = images.dims();
         let x = images.reshape([batch, 1, SIDE, SIDE]);
@@ -42,11 +42,11 @@ impl Cnn {
 }
 
 pub(crate) struct Outcome {
-    /// Part of the new images that are read rightly.
+    /// Fraction of the new images classified correctly.
     pub accuracy: f64,
     /// Some of the new images as text.
     pub picture: String,
-    /// What is read on those.
+    /// Answers for these images.
     pub read: Vec<i32>,
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn train(device: &Device, epochs: usize) -> Result<Outcome> {
         println!("epoch {epoch:>2}  loss {loss:.4}");
     }
 
-    // As another program would: the weights come from a file.
+    // Load the weights from a file, as another program would.
     let path = std::env::temp_dir().join(format!("gradloom-cnn-{}.safetensors", std::process::id()));
     train.save(&path)?;
     let session = Session::new(Cnn::new(), device, 0)?;

@@ -1,12 +1,12 @@
-//! Flow matching: a network learns which way noise has to drift to become two moons.
+//! Flow matching: a network learns the drift that turns noise into two moons.
 //!
 //! `cargo run --release --example flow`
 //!
-//! Between a point of noise and a point of the data lies a straight line; the network is trained to say the
-//! way along it at any place and time. Following what it says from noise leads to the data. (Lipman et al.,
-//! 2022.) Shows noise and times that are drawn inside the loss, and a program that follows the drift with
-//! `scan`, all steps in one run. Expect three pictures on the way from noise to moons, and at least 90% of
-//! the points on a moon, within 0.15.
+//! The network is trained to predict the direction of the straight line from a point of noise to a point of
+//! the data, at any position and time. Following its predictions from noise leads to the data (Lipman et al.,
+//! 2022). Shows noise and times that are drawn inside the loss, and a program that follows the drift with
+//! `scan`, with all steps in one run. Expect three pictures of the way from noise to moons, and at least 90%
+//! of the points within 0.15 of a moon.
 
 #[path = "common/random.rs"]
 mod random;
@@ -16,7 +16,7 @@ use random::Random;
 use std::f32::consts::PI;
 
 const BATCH: usize = 256;
-/// Steps from noise to the data.
+/// Number of steps from noise to the data.
 const STEPS: usize = 40;
 const POINTS: usize = 800;
 
@@ -38,7 +38,7 @@ impl Flow {
         }
     }
 
-    /// The drift at points `[batch, 2]` and times `[batch, 1]`, 0 (noise) to 1 (data).
+    /// Returns the drift at points `[batch, 2]` and times `[batch, 1]`, from 0 (noise) to 1 (data).
     fn forward(&self, points: Tensor, times: Tensor) -> Tensor {
         let h = self.first.forward(concat(-1, &[points, times])).silu();
         let h = self.third.forward(self.second.forward(h).silu()).silu();
@@ -52,7 +52,7 @@ impl Flow {
     }
 }
 
-/// The middle of a moon at a part of its length, 0 to 1.
+/// Returns the point on the centre line of a moon at a fraction of its length.
 fn moon(which: usize, part: f32) -> [f32; 2] {
     let (sin, cos) = (PI * part).sin_cos();
     if which == 0 { [cos - 0.5, sin - 0.25] } else { [0.5 - cos, 0.25 - sin] }
@@ -68,9 +68,9 @@ fn moons(random: &mut Random, count: usize) -> Vec<f32> {
 }
 
 pub(crate) struct Outcome {
-    /// Part of the points that are within 0.15 of the middle of a moon.
+    /// Fraction of the points within 0.15 of the centre line of a moon.
     pub on_a_moon: f64,
-    /// The points at the start, the middle and the end of their way, as text.
+    /// Points at the start, in the middle and at the end of the flow, as text.
     pub pictures: [String; 3],
 }
 

@@ -1,12 +1,12 @@
-//! Two networks against each other: one makes points, the other tells them from real ones, which lie in
-//! eight heaps around a circle.
+//! Adversarial training of two networks: one generates points, the other distinguishes them from real ones,
+//! which form eight clusters around a circle.
 //!
 //! `cargo run --release --example gan`
 //!
-//! Shows two trainings of one session, each of its part of the model with an optimizer of its own; random
-//! numbers that are drawn inside the program; and a penalty on a gradient, which is differentiated again
-//! (R1: Mescheder, Geiger, Nowozin, 2018). Expect a picture of eight heaps, each with at least 5% of the
-//! points, and at least 80% of the points in a heap (about 99% of the real ones are).
+//! Shows two trainers of one session, each for a part of the model with its own optimizer; random numbers
+//! that are drawn inside the program; and a gradient penalty, which is differentiated again (R1: Mescheder,
+//! Geiger, Nowozin, 2018). Expect a picture of eight clusters, each with at least 5% of the points, and at
+//! least 80% of the points in a cluster (about 99% of the real ones are).
 
 #[path = "common/random.rs"]
 mod random;
@@ -16,7 +16,7 @@ use random::Random;
 use std::f32::consts::TAU;
 
 const HEAPS: usize = 8;
-/// Deviation of the points of a heap from its middle. The circle has the radius 1.
+/// Standard deviation of the points of a cluster around its centre. The circle has radius 1.
 const SPREAD: f32 = 0.08;
 const NOISE: usize = 4;
 const BATCH: usize = 128;
@@ -50,7 +50,7 @@ impl Gan {
         Self { generator: Network::new(NOISE, 2), critic: Network::new(2, 1) }
     }
 
-    /// Points `[count, 2]` out of noise.
+    /// Generates points `[count, 2]` from noise.
     fn make(&self, count: usize) -> Tensor {
         self.generator.forward(randn([count, NOISE]))
     }
@@ -66,11 +66,11 @@ fn real_points(random: &mut Random, count: usize) -> Vec<f32> {
 }
 
 pub(crate) struct Outcome {
-    /// Part of the made points that are in a heap: within three deviations of its middle.
+    /// Fraction of the generated points within three standard deviations of a cluster's centre.
     pub in_a_heap: f64,
-    /// Part of the made points that the heap with the fewest has.
+    /// Fraction of the generated points in the smallest cluster.
     pub least: f64,
-    /// The made points as text.
+    /// Generated points as text.
     pub picture: String,
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn train(device: &Device, steps: usize) -> Result<Outcome> {
         .inputs([f32("real", [BATCH, 2])])
         .loss(|gan, [real]| {
             let (of_real, of_made) = (gan.critic.forward(real), gan.critic.forward(gan.make(BATCH)));
-            // The critic may not be steep where real points are.
+            // Penalize the critic's gradient at the real points.
             let [slope] = gradients(of_real.sum(), [real]);
             let penalty = slope.square().sum_axes(-1).mean();
             (-of_real).softplus().mean() + of_made.softplus().mean() + 0.005 * penalty

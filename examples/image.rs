@@ -1,11 +1,12 @@
-//! A network that is an image: it is asked for a place, and says how bright it is there.
+//! A network that represents an image: it maps a position to the brightness there.
 //!
 //! `cargo run --release --example image`
 //!
-//! A plain network blurs; with Fourier features, sines and cosines of the place at random pitches, it learns
-//! the fine lines, too. (Tancik et al., 2020.) Shows a fixed tensor inside a model (`literal`), and one
-//! training function over two models. Expect three pictures (the image, without and with features) and a
-//! signal-to-noise ratio of at least 25 dB with the features, at least 8 dB more than without.
+//! A plain network blurs the image. With Fourier features, sines and cosines of the position at random
+//! frequencies, it also learns the fine lines (Tancik et al., 2020). Shows a constant tensor inside a model
+//! (`literal`), and one training function for two models. Expect three pictures (the image, without and with
+//! features) and a signal-to-noise ratio of at least 25 dB with the features, at least 8 dB more than
+//! without.
 
 #[path = "common/random.rs"]
 mod random;
@@ -15,7 +16,7 @@ use random::Random;
 
 const SIDE: usize = 32;
 const PIXELS: usize = SIDE * SIDE;
-/// Pairs of sine and cosine.
+/// Number of pairs of sine and cosine.
 const FEATURES: usize = 32;
 
 #[derive(Module)]
@@ -23,7 +24,7 @@ struct Image {
     first: Linear,
     second: Linear,
     last: Linear,
-    /// Pitches `[2, FEATURES]`, which are not trained.
+    /// Frequencies `[2, FEATURES]`, which are not trained.
     #[module(skip)]
     pitches: Option<Vec<f32>>,
 }
@@ -39,7 +40,7 @@ impl Image {
         }
     }
 
-    /// The brightness at places `[batch, 2]`, 0 to 1.
+    /// Returns the brightness, 0 to 1, at positions `[batch, 2]`.
     fn forward(&self, places: Tensor) -> Tensor {
         let x = match &self.pitches {
             Some(pitches) => {
@@ -53,7 +54,7 @@ impl Image {
     }
 }
 
-/// Rings in a frame, with a chequered corner.
+/// Returns the brightness of the original: rings in a frame, with a chequered corner.
 fn brightness(x: f32, y: f32) -> f32 {
     if x.abs().max(y.abs()) > 0.9 {
         return 1.0;
@@ -64,16 +65,16 @@ fn brightness(x: f32, y: f32) -> f32 {
     0.5 + 0.5 * (14.0 * x.hypot(y)).cos()
 }
 
-/// The places of the pixels, -1 to 1.
+/// Returns the positions of the pixels, from -1 to 1.
 fn places() -> Vec<f32> {
     let at = |i: usize| 2.0 * (i as f32 + 0.5) / SIDE as f32 - 1.0;
     (0..PIXELS).flat_map(|i| [at(i % SIDE), at(i / SIDE)]).collect()
 }
 
 pub(crate) struct Outcome {
-    /// Signal-to-noise ratio in dB, without and with features.
+    /// Signal-to-noise ratios in dB, without and with features.
     pub ratios: [f64; 2],
-    /// The image, without and with features, as text.
+    /// Original image, and its reconstructions without and with features, as text.
     pub pictures: [String; 3],
 }
 
@@ -94,7 +95,7 @@ pub(crate) fn train(device: &Device, steps: usize) -> Result<Outcome> {
     })
 }
 
-/// The pixels that the model has learnt.
+/// Trains a model and returns the pixels that it has learned.
 fn fit(model: Image, device: &Device, places: &[f32], image: &[f32], steps: usize) -> Result<Vec<f32>> {
     let mut train = Trainer::new(model)
         .inputs([f32("places", [PIXELS, 2]), f32("image", [PIXELS, 1])])
@@ -111,7 +112,7 @@ fn fit(model: Image, device: &Device, places: &[f32], image: &[f32], steps: usiz
     train.infer([f32("places", [PIXELS, 2])], |model, [places]| model.forward(places))?.run([places])
 }
 
-/// Two characters for a pixel, as characters are twice as high as wide.
+/// Renders pixels as two characters each, because characters are about twice as high as wide.
 fn picture(pixels: &[f32]) -> String {
     let shade = |&p: &f32| ["  ", "..", "::", "oo", "##"][(p * 4.99) as usize];
     let lines: Vec<String> = pixels.chunks(SIDE).map(|row| row.iter().map(shade).collect()).collect();

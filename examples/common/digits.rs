@@ -1,13 +1,13 @@
-//! Small images of digits, drawn from a font of 5 by 7 dots: shifted, of any brightness, with noise.
+//! Small images of digits, drawn from a font of 5 by 7 pixels: shifted, of random brightness, with noise.
 
 use super::random::Random;
 
 /// Width and height of an image.
 pub(crate) const SIDE: usize = 12;
-/// Numbers of an image, row by row, 0 (black) to 1.
+/// Number of pixels in an image. They are stored in rows, from 0 (black) to 1.
 pub(crate) const PIXELS: usize = SIDE * SIDE;
 
-/// Seven rows for each digit, five bits each.
+/// Seven rows of five bits for each digit.
 const FONT: [[u8; 7]; 10] = [
     [0b01110, 0b10001, 0b10011, 0b10101, 0b11001, 0b10001, 0b01110],
     [0b00100, 0b01100, 0b00100, 0b00100, 0b00100, 0b00100, 0b01110],
@@ -21,10 +21,10 @@ const FONT: [[u8; 7]; 10] = [
     [0b01110, 0b10001, 0b10001, 0b01111, 0b00001, 0b00010, 0b01100],
 ];
 
-/// Positions of the font's corner in an image: `FREE.0` to the right, `FREE.1` down.
+/// Largest offsets of the font in an image: `FREE.0` to the right, `FREE.1` down.
 pub(crate) const FREE: (usize, usize) = (SIDE - 5, SIDE - 7);
 
-/// A digit without noise, with its corner at a place.
+/// Draws a digit without noise, with its top left corner at a position.
 pub(crate) fn draw(digit: usize, left: usize, top: usize) -> [f32; PIXELS] {
     let mut image = [0.0; PIXELS];
     for (y, row) in FONT[digit].iter().enumerate() {
@@ -35,8 +35,8 @@ pub(crate) fn draw(digit: usize, left: usize, top: usize) -> [f32; PIXELS] {
     image
 }
 
-/// Images of random digits, at most `reach` dots from the middle, with noise of a given deviation; and which
-/// digits they are.
+/// Draws random digits at most `reach` pixels off the centre, with noise of the given standard deviation.
+/// Returns the images and their digits.
 pub(crate) fn images(seed: u64, count: usize, reach: usize, noise: f32) -> (Vec<f32>, Vec<i32>) {
     let mut random = Random::new(seed);
     let (mut pixels, mut digits) = (Vec::new(), Vec::new());
@@ -52,7 +52,7 @@ pub(crate) fn images(seed: u64, count: usize, reach: usize, noise: f32) -> (Vec<
     (pixels, digits)
 }
 
-/// Images beside each other, as text.
+/// Renders images side by side as text.
 pub(crate) fn show(images: &[f32]) -> String {
     let mut text = String::new();
     for y in 0..SIDE {

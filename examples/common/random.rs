@@ -1,8 +1,8 @@
-//! Random numbers for the samples' data: a stream that depends on its seed alone.
+//! Random numbers for the examples' data, which depend only on the seed.
 
 #![allow(dead_code, reason = "each sample uses a part of it")]
 
-/// A stream of random numbers (splitmix64).
+/// A random generator (splitmix64).
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -18,23 +18,23 @@ impl Random {
         x ^ (x >> 31)
     }
 
-    /// Uniform in `[0, 1)`.
+    /// Draws a uniform number in `[0, 1)`.
     pub(crate) fn uniform(&mut self) -> f32 {
         (self.bits() >> 40) as f32 / (1u32 << 24) as f32
     }
 
-    /// A whole number below `n`.
+    /// Draws an integer below `n`.
     pub(crate) fn below(&mut self, n: usize) -> usize {
         (self.bits() % n as u64) as usize
     }
 
-    /// Normal with mean 0 and deviation 1.
+    /// Draws a normal number with mean 0 and standard deviation 1.
     pub(crate) fn normal(&mut self) -> f32 {
         let (u, v) = (1.0 - self.uniform(), self.uniform());
         (-2.0 * u.ln()).sqrt() * (std::f32::consts::TAU * v).cos()
     }
 
-    /// An index, each with the probability that the softmax of its logit gives.
+    /// Draws an index with the softmax probabilities of the logits.
     pub(crate) fn choose(&mut self, logits: &[f32]) -> usize {
         let top = logits.iter().fold(f32::NEG_INFINITY, |a, &b| a.max(b));
         let weights: Vec<f32> = logits.iter().map(|&logit| (logit - top).exp()).collect();

@@ -1,4 +1,4 @@
-//! Folders that transformers wrote give what transformers computes of them, and come back as they were.
+//! Folders written by transformers yield the same results as in transformers, and are saved unchanged.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they write")]
 
@@ -24,7 +24,7 @@ fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/hugging_face").join(name)
 }
 
-/// Results of transformers for a folder; see scripts/oracle/hugging_face.py.
+/// Results of transformers for a folder; see `scripts/oracle/hugging_face.py`.
 struct Expected {
     ids: Vec<i32>,
     logits: Vec<f32>,
@@ -127,7 +127,7 @@ fn what_is_saved_is_what_was_read() {
     for name in FOLDERS {
         let folder = Folder::open(path(name)).unwrap();
         let session = folder.session(&Device::cpu()).unwrap();
-        // Each replaces what the one before it wrote.
+        // Each save replaces the files of the previous one.
         let place = tempfile::tempdir().unwrap();
         for shard_bytes in [usize::MAX, 20_000, 1, usize::MAX] {
             save(&session, place.path(), &Saving { shard_bytes, ..Saving::default() }).unwrap();
@@ -138,7 +138,7 @@ fn what_is_saved_is_what_was_read() {
                 all.map(|(name, found)| (name.into(), found.to_string(), found.bytes.to_vec())).collect()
             };
             assert!(tensors(copy.weights()) == tensors(folder.weights()), "{name} in {shard_bytes}");
-            // One tensor in each file needs the index of many.
+            // One tensor per file requires an index.
             assert_eq!(place.path().join("model.safetensors").exists(), shard_bytes == usize::MAX);
         }
     }
@@ -157,7 +157,7 @@ fn sixteen_bits_are_written_and_read() {
     }
 }
 
-/// Returns the configuration of a folder with keys changed, or the error about it.
+/// Returns the configuration of a folder with some keys changed, or the resulting error.
 fn changed(name: &str, changes: Value) -> Result<AnyConfig, Error> {
     let mut json: Value =
         serde_json::from_slice(&std::fs::read(path(name).join("config.json")).unwrap()).unwrap();
@@ -172,7 +172,7 @@ fn what_no_model_here_has_is_refused_by_name() {
     for (name, changes, part) in [
         ("gpt2", json!({ "model_type": "bert" }), "`model_type` is \"bert\""),
         ("gpt2", json!({ "activation_function": "relu" }), "`activation_function` is \"relu\""),
-        // What a file does not say is what transformers takes.
+        // Missing keys have the defaults of transformers.
         (
             "llama",
             json!({ "model_type": "mistral", "max_position_embeddings": 8192 }),
@@ -260,7 +260,7 @@ fn a_folder_without_its_files_is_refused() {
     assert!(message(place.path()).contains("it is no JSON object"));
     std::fs::copy(path("gpt2").join("config.json"), place.path().join("config.json")).unwrap();
     assert!(message(place.path()).contains("safetensors"), "{}", message(place.path()));
-    // Half of the file.
+    // A truncated file.
     let bytes = std::fs::read(path("gpt2").join("model.safetensors")).unwrap();
     std::fs::write(place.path().join("model.safetensors"), &bytes[..bytes.len() / 2]).unwrap();
     assert!(message(place.path()).contains("model.safetensors"));
@@ -283,7 +283,8 @@ fn parameters_are_counted_without_the_model() {
     }
 }
 
-/// Returns the parameters of a file, with others added and some left out, under metadata.
+/// Returns the tensors of a file except `without`, with renamed copies added (negated if the original's name
+/// begins with `-`), and with the given metadata.
 fn file_of(name: &str, without: &str, more: &[(&str, &str)], metadata: &[(&str, &str)]) -> Weights {
     use safetensors::tensor::{Dtype, TensorView};
     let folder = Folder::open(path(name)).unwrap();
@@ -308,7 +309,7 @@ fn file_of(name: &str, without: &str, more: &[(&str, &str)], metadata: &[(&str, 
     Weights::from_bytes(safetensors::serialize(views, Some(metadata)).unwrap()).unwrap()
 }
 
-/// A file may have either of two tied tensors, both, or two that differ, which a tied model does not take.
+/// A file may contain either of two tied tensors, both, or two that differ, which a tied model rejects.
 #[test]
 fn the_output_layer_is_not_dropped() {
     for (name, embedding) in [("gpt2", "transformer.wte.weight"), ("tied", "model.embed_tokens.weight")] {
@@ -340,7 +341,7 @@ fn the_output_layer_is_not_dropped() {
         gradloom_models::hugging_face::load(&session, &file).unwrap();
         let expected: Vec<f32> = logits(&whole, &ids).iter().map(|x| -x).collect();
         assert!(greatest_difference(&logits(&session, &ids), &expected) < 1e-4, "{name}");
-        // What is saved is such a model, too.
+        // The model is saved as an untied one.
         let place = tempfile::tempdir().unwrap();
         save(&session, place.path(), &Saving::default()).unwrap();
         let copy = Folder::open(place.path()).unwrap();
@@ -349,8 +350,8 @@ fn the_output_layer_is_not_dropped() {
     }
 }
 
-/// A file that says no token that ends a text is not the same as none; see
-/// scripts/oracle/generation_files.py.
+/// A settings file without a token that ends a text differs from a missing file; see
+/// `scripts/oracle/generation_files.py`.
 #[test]
 fn the_settings_of_generating_text_are_those_of_transformers() {
     let rows: Vec<Value> =
@@ -363,7 +364,7 @@ fn the_settings_of_generating_text_are_those_of_transformers() {
         }
         let generation = Generation::open(folder.path(), Some(&row["config"])).unwrap();
         generation.save(again.path()).unwrap();
-        // What is written counts more than the configuration that is written beside it.
+        // The written file takes precedence over a `config.json` in the same folder.
         let others = generation.get("eos_token_id").map(|_| json!({"bos_token_id": 9, "eos_token_id": 9}));
         let written = Generation::open(again.path(), others.as_ref()).unwrap();
         for generation in [&generation, &written] {
@@ -377,8 +378,8 @@ fn the_settings_of_generating_text_are_those_of_transformers() {
     }
 }
 
-/// The files of an index may lie in folders below it, but not elsewhere; a tensor that no model needs may be
-/// missing from them, one that is needed not.
+/// An index may refer to files in subfolders, but not elsewhere. A listed tensor may be missing from its file
+/// unless the model needs it.
 #[test]
 fn an_index_names_files_below_it() {
     let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -411,7 +412,7 @@ fn an_index_names_files_below_it() {
         assert!(message.contains("is a link out of that of"), "{message}");
         std::os::unix::fs::symlink("sub/deeper", folder.path().join("in")).unwrap();
         open(&|_| "in/b.safetensors", &[]).unwrap();
-        // As downloads of the Hub have it.
+        // The Hugging Face Hub's downloads have such links.
         let file = elsewhere.path().join("c.safetensors");
         std::os::unix::fs::symlink(file, folder.path().join("linked.safetensors")).unwrap();
         open(&|_| "linked.safetensors", &[]).unwrap();

@@ -1,4 +1,4 @@
-//! Texts in pages of one pool get the logits that each gets alone.
+//! Texts in the pages of one pool get the same logits as each gets alone.
 
 #[path = "common/decoder.rs"]
 mod decoder;
@@ -19,7 +19,7 @@ use std::path::Path;
 
 const BLOCKS: usize = 24;
 const BLOCK: usize = 4;
-/// Rows, new tokens of a row, and blocks of a row.
+/// Rows, new tokens per row, and blocks per row.
 const SHAPE: BatchShape = BatchShape { rows: 3, time: 5, blocks: 6 };
 const VOCABULARY: usize = 97;
 
@@ -53,7 +53,7 @@ impl Paged {
         Self { pages: Pages::new(BLOCKS, BLOCK).unwrap(), step: step.unwrap(), copy: copy.unwrap() }
     }
 
-    /// Appends tokens to some texts in one step; gives the logits after the last one of each.
+    /// Appends tokens to some texts in one step and returns the logits after the last token of each.
     fn append(&mut self, texts: &[(SequenceId, &[i32])]) -> Vec<Vec<f32>> {
         let mut copies: Vec<BlockCopy> = Vec::new();
         for (id, new) in texts {
@@ -83,7 +83,7 @@ impl Paged {
     }
 }
 
-/// Returns the logits after a text that is alone.
+/// Returns the logits after a text, computed alone.
 fn alone(session: &Session<AnyModel>, text: &[i32]) -> Vec<f32> {
     let mut decoder = Decoder::new(session, "alone").unwrap();
     decoder.reset();
@@ -105,7 +105,8 @@ fn texts_of_any_lengths_share_steps_and_the_pool() {
             [(3..24).collect(), vec![9, 9, 1, 4, 80, 22, 17], (0..24).map(|i| i * 7 % 97).collect()];
         let ids: Vec<SequenceId> = texts.iter().map(|text| paged.pages.begin(text).sequence).collect();
         let mut done = [0; 3];
-        // Rows join, wait and leave; the second text has one token at a time, and the third fills its table.
+        // Rows join, wait and leave. The second text grows by one token at a time, and the third fills its
+        // table.
         for (step, counts) in
             [[5, 1, 0], [5, 1, 5], [1, 1, 5], [5, 0, 5], [0, 1, 5], [5, 1, 4]].iter().enumerate()
         {
@@ -151,7 +152,7 @@ fn a_text_beyond_its_table_fails_and_writes_nothing() {
         let tables = vec![1; SHAPE.rows * SHAPE.blocks];
         let mut run =
             |starts: [i32; 3], lengths: [i32; 3]| paged.step.run((&[1; 15], &tables, &starts, &lengths));
-        // 24 positions are in a table: what fills up may be beyond.
+        // A table holds 24 positions; padding may exceed them.
         assert!(run([0, 0, 24], [0, 0, 24]).is_ok());
         assert_eq!(session.store().read("pool.h.0.keys").unwrap(), before);
         for row in 0..3 {
@@ -163,8 +164,8 @@ fn a_text_beyond_its_table_fails_and_writes_nothing() {
     }
 }
 
-/// A step of few rows reads the vocabulary's weights where they are, one of many rows is the library's, whose
-/// results have padded rows: plans of both are sound.
+/// A step of few rows reads the vocabulary's weights in place; one of many rows uses the library, whose
+/// results have padded rows. Both plans are valid.
 #[test]
 fn steps_of_any_number_of_rows_have_a_plan_for_cuda() {
     let limits = Limits::cuda().with_library();

@@ -1,5 +1,5 @@
-//! Shaders of whole programs that no adapter of CI can run: training steps that multiply in f16 are valid for
-//! the drivers of GPUs that can, and the choice of tokens for those that allow few buffers.
+//! Shaders of whole programs that no adapter in CI can run: training steps that multiply in f16, for GPUs
+//! with cooperative matrices, and token sampling, for drivers with few storage buffers. All must be valid.
 
 #[path = "../../gradloom-codegen/tests/wgsl/check.rs"]
 mod check;
@@ -16,7 +16,7 @@ use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 use gradloom_runtime::{Device, Trainer};
 use std::collections::HashSet;
 
-/// Returns a GPU with cooperative matrices.
+/// Returns the limits of a GPU with cooperative matrices.
 fn large() -> Limits {
     Limits {
         invocations: 1024,
@@ -30,7 +30,7 @@ fn large() -> Limits {
     }
 }
 
-/// Returns the training step that `gradloom bench` has for these sizes, before it is lowered.
+/// Returns the training step that `gradloom bench` uses for this configuration, before lowering.
 fn step(config: &Gpt2Config, batch: usize, precision: Precision) -> Graph {
     let shape = [batch, config.context];
     let train = Trainer::new(Gpt2::new(config).unwrap())
@@ -43,21 +43,21 @@ fn step(config: &Gpt2Config, batch: usize, precision: Precision) -> Graph {
     train.stages().passes.clone()
 }
 
-/// Counts of a step's shaders.
+/// Statistics of a step's shaders.
 struct Shaders {
     dispatches: usize,
     /// Number of dispatches that multiply cooperative matrices.
     cooperative: usize,
-    /// Bytes.
+    /// Size of the scratch memory in bytes.
     scratch: u64,
 }
 
-/// Checks all shaders of a step for a GPU with cooperative matrices.
+/// Validates all shaders of a step for a GPU with cooperative matrices.
 fn checked(graph: &Graph, precision: Precision) -> Shaders {
     checked_for(graph, &large(), precision)
 }
 
-/// Checks all shaders of a step for any GPU.
+/// Validates all shaders of a step for a GPU with the given limits.
 fn checked_for(graph: &Graph, limits: &Limits, precision: Precision) -> Shaders {
     let choices = wgsl::Choices::by_rule(precision);
     let mut store = StoreLayout::default();
@@ -101,12 +101,13 @@ fn training_steps_in_f16_have_valid_shaders() {
     };
     for (config, batch) in [(s, 8), (m, 4)] {
         let graph = step(&config, batch, Precision::F32);
-        // Forward, and for both operands backward: four products a block and its attention, and the logits.
+        // Three products (forward, and backward for both operands) for each of four linear layers and
+        // attention per block, and for the logits.
         let plain = checked(&graph, Precision::F16);
         assert_eq!(plain.cooperative, 3 * (5 * config.layers + 1));
         assert!(plain.scratch > 0);
         assert_eq!(checked(&graph, Precision::F32).cooperative, 0);
-        // With a loss scale, the updates of all parameters still run together.
+        // With a loss scale, the updates of all parameters are still combined.
         let scaled = checked(&step(&config, batch, Precision::F16), Precision::F16);
         assert_eq!(scaled.cooperative, plain.cooperative);
         println!("{} with a scale, {} without", scaled.dispatches, plain.dispatches);
@@ -114,8 +115,8 @@ fn training_steps_in_f16_have_valid_shaders() {
     }
 }
 
-/// The choice of tokens, whatever rows ask for, fits the limits of all GPUs, also in rows that each have
-/// one invocation, whose kernels have a loop for each pass.
+/// Sampling with any settings fits the limits of all GPUs, even with one invocation per row, where the
+/// kernels have a loop for each pass.
 #[test]
 fn choices_of_tokens_have_valid_shaders() {
     for (limits, rows) in [

@@ -1,4 +1,4 @@
-//! Models whose weights are kept in fewer bits compute what those weights stand for.
+//! Models with weights of reduced precision compute the same as models with the decoded weights in f32.
 
 #[path = "common/decoder.rs"]
 mod decoder;
@@ -46,7 +46,7 @@ fn logits(session: &Session<AnyModel>, ids: &[i32]) -> Vec<f32> {
         .unwrap()
 }
 
-/// Returns a session in f32 with the values that a session's matrices have once they are rounded.
+/// Returns an f32 session with the values that a session's matrices have after rounding.
 fn rounded(session: &Session<AnyModel>, config: &AnyConfig, stored: Stored) -> Session<AnyModel> {
     let copy = Session::new(config.build().unwrap(), &Device::cpu(), 0).unwrap();
     copy.materialize().unwrap();
@@ -102,7 +102,7 @@ fn logits_are_those_of_the_rounded_weights() {
             let got = logits(&session, &ids);
             let difference = want.iter().zip(&got).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
             assert!(difference < 1e-4, "{stored:?}: {difference}");
-            // Token by token, products have one row.
+            // Token by token, products have a single row.
             let mut decoder = Decoder::new(&session, "text").unwrap();
             let last = ids.iter().map(|&id| decoder.feed(&[id]).unwrap()).last().unwrap();
             let want = &want[want.len() - 61..];
@@ -144,7 +144,7 @@ fn folders_in_fewer_bits_are_written_and_read() {
         save(&original, whole.path(), &Saving::default()).unwrap();
         let whole = Folder::open(whole.path()).unwrap();
         assert_eq!(whole.stored(), None);
-        // Each replaces what the one before it wrote; at first, files of several shards.
+        // Each save replaces the files of the previous one, which are several shards at first.
         save(&original, place.path(), &Saving { shard_bytes: 1, ..Saving::default() }).unwrap();
         for stored in FORMS {
             let kept = whole.session_stored(&Device::cpu(), Some(stored)).unwrap();
@@ -157,7 +157,7 @@ fn folders_in_fewer_bits_are_written_and_read() {
             assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 2, "the files of before are gone");
             let again = folder.session(&Device::cpu()).unwrap();
             assert_eq!(logits(&again, &ids), logits(&kept, &ids), "{stored:?}");
-            // As many bytes as the form has, and a header.
+            // The size is that of the format plus a header.
             let mut bytes = 0;
             kept.model().visit(&mut Visitor::new(&mut |_, param| bytes += param.ty().bytes()));
             let size = std::fs::metadata(place.path().join("model.safetensors")).unwrap().len();
@@ -170,7 +170,7 @@ fn folders_in_fewer_bits_are_written_and_read() {
                 Stored::Blocks(BlockFormat::Q4_0) => 0.19,
             };
             assert!(share < most, "{stored:?}: {share}");
-            // In f32, it is the model with rounded weights.
+            // Loaded as f32, the model has the rounded weights.
             let floats = folder.session_stored(&Device::cpu(), None).unwrap();
             let want = rounded(&original, &config, stored);
             floats.model().visit(&mut Visitor::new(&mut |name, _| {

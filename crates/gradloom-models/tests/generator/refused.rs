@@ -1,4 +1,4 @@
-//! Tests that requests which no generator can meet are refused with a message, and change nothing.
+//! Requests that no generator can fulfil are rejected with a message and have no effect.
 
 use super::crowd::session;
 use super::{greedy, options};

@@ -1,4 +1,4 @@
-//! Beams and drafts over the pages give what they give without.
+//! Beam search and speculative decoding over pages yield the same results as without pages.
 
 use super::crowd::{Numbers, alone, session};
 use super::{content, greedy, options, restore, scale};
@@ -51,7 +51,7 @@ fn beams_are_those_of_whole_texts() {
     }
 }
 
-/// At temperature 0 the tokens are the model's own, whatever the draft is worth.
+/// At temperature 0 the tokens are the model's own, however bad the draft is.
 #[test]
 fn a_draft_changes_no_greedy_token() {
     let (own, other) = (session("gpt2", &Device::cpu()), session("llama", &Device::cpu()));
@@ -86,7 +86,7 @@ fn a_draft_changes_no_greedy_token() {
     }
 }
 
-/// Pairs of tokens come as often as the model's distribution says, drawn by way of another model.
+/// Pairs of tokens drawn with a draft model have the distribution of the target model.
 #[test]
 fn drawn_tokens_have_the_models_own_distribution() {
     const TOKENS: usize = 5;
@@ -95,7 +95,7 @@ fn drawn_tokens_have_the_models_own_distribution() {
     let config = Gpt2Config { heads: 2, layers: 1, dropout: 0.0, ..config };
     let session = |seed| Session::new(Gpt2::new(&config).unwrap(), &Device::cpu(), seed).unwrap();
     let (own, other) = (session(1), session(2));
-    // Untrained models say much the same; larger tables of tokens make them differ.
+    // The distributions of untrained models are similar; scaling the parameters makes them differ.
     for session in [&own, &other] {
         session.materialize().unwrap();
         let mut other = content(session);

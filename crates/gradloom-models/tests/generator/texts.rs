@@ -1,4 +1,4 @@
-//! Requests of text end at stop strings, and give whole characters.
+//! Text requests end at stop strings, and events contain whole characters.
 
 use super::crowd::session;
 use super::{greedy, options};
@@ -37,13 +37,13 @@ fn model_of_bytes(device: &Device) -> Session<Gpt2> {
     Session::new(Gpt2::new(&config).unwrap(), device, 3).unwrap()
 }
 
-/// A fork would lack the characters of a token that a failed step kept back.
+/// A fork would miss the characters of the token whose event a failed step holds back.
 #[test]
 fn a_text_is_not_forked_before_its_last_token_is_handed_out() {
     let (device, faults) = Device::cpu().with_faults();
     let mut refused = 0;
     for after in 0.. {
-        // Anew, as a launch that is cut short can leave states lost.
+        // A new model for each fault, because an interrupted launch can leave states lost.
         let generator = GeneratorOptions { ahead: Some(true), ..options(30) };
         let generator = Generator::new(&model_of_bytes(&device), generator).unwrap();
         let mut texts = TextGenerator::new(generator, &Bytes);
@@ -78,7 +78,7 @@ fn stop_strings_end_texts_wherever_they_come_up() {
     let session = model_of_bytes(&Device::cpu());
     let generator = Generator::new(&session, options(100)).unwrap();
     let mut texts = TextGenerator::new(generator, &Bytes);
-    // Bytes of ASCII alone, so that each token is a character.
+    // Only ASCII, so that each token is a character.
     let bias = (128..256).map(|token| (token, f64::NEG_INFINITY)).collect();
     let request =
         |seed| Request { sampling: Sampling { bias, seed, ..Sampling::default() }, ..Request::new([], 40) };
@@ -94,16 +94,16 @@ fn stop_strings_end_texts_wherever_they_come_up() {
             whole.0.find(&stop(20..21)).unwrap(),
             Finish::Stop(1),
         ),
-        // With the last token, which ends the text by itself.
+        // Completed by the last token, which ends the text anyway.
         (vec![stop(37..40)], 37, Finish::Stop(0)),
-        // It begins, but does not come up.
+        // Begins but is never completed.
         (vec![stop(38..40) + "x"], 40, Finish::Length),
     ];
     for (stops, length, finish) in cases {
         let id = texts.add("a b", request.clone(), &stops).unwrap();
         assert_eq!(run(&mut texts)[&id], (whole.0[..length].to_string(), finish), "{stops:?}");
     }
-    // A fork ends at the same strings; a cancelled text says nothing more.
+    // A fork has the same stop strings, and a cancelled text produces no further events.
     let parent = texts.add("a b", request.clone(), &[stop(10..13)]).unwrap();
     let gone = texts.add("a b", request.clone(), &[""; 0]).unwrap();
     texts.step().unwrap();
@@ -122,7 +122,7 @@ fn an_empty_prompt_begins_a_line() {
     let id = texts.add("", Request { sampling: greedy(), ..Request::new([], 3) }, &[""; 0]).unwrap();
     assert_eq!(texts.generator().tokens(id).unwrap(), [10]);
     assert_eq!(run(&mut texts)[&id].1, Finish::Length);
-    // What is no token of the model is refused with its place.
+    // A token outside the vocabulary is rejected with its position.
     let error = texts.add("aé", Request::new([], 3), &[""; 0]).unwrap_err().to_string();
     assert!(error.contains("token 0 of the prompt is 97"), "{error}");
 }

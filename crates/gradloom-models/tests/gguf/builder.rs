@@ -1,4 +1,4 @@
-//! Writes small GGUF files, sound or not.
+//! Builder of small GGUF files, valid or not.
 
 use gradloom_models::gguf::TensorType;
 
@@ -11,17 +11,17 @@ pub(crate) struct Builder {
     data: Vec<u8>,
 }
 
-/// Returns a text with its length.
+/// Returns a string preceded by its length.
 pub(crate) fn text(text: &str) -> Vec<u8> {
     [&(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat()
 }
 
-/// Returns a value after the number of its type.
+/// Returns a value preceded by the number of its type.
 fn value(ty: u32, bytes: &[u8]) -> Vec<u8> {
     [&ty.to_le_bytes()[..], bytes].concat()
 }
 
-/// Returns an array of elements of a type.
+/// Returns an array of elements of the given type.
 pub(crate) fn array(ty: u32, elements: &[Vec<u8>]) -> Vec<u8> {
     [&ty.to_le_bytes()[..], &(elements.len() as u64).to_le_bytes(), &elements.concat()].concat()
 }
@@ -60,7 +60,7 @@ impl Builder {
         self.entry(key, 9, &array(8, &strings.iter().map(|string| text(string)).collect::<Vec<_>>()))
     }
 
-    /// Adds a tensor's description to the header; the dimensions are in GGUF's order, the fastest first.
+    /// Adds a tensor's description to the header. The dimensions are in GGUF's order, fastest-varying first.
     pub(crate) fn info(mut self, name: &str, dimensions: &[u64], ty: u32, offset: u64) -> Self {
         let extents = dimensions.iter().flat_map(|extent| extent.to_le_bytes()).collect();
         let rank = (dimensions.len() as u32).to_le_bytes();
@@ -69,7 +69,7 @@ impl Builder {
         self
     }
 
-    /// Appends bytes to the data, and padding up to the alignment.
+    /// Appends bytes to the data section, padded to the alignment.
     pub(crate) fn data(mut self, bytes: &[u8]) -> Self {
         self.data.extend(bytes);
         self.data.resize(self.data.len().next_multiple_of(self.alignment), 0);
@@ -86,7 +86,7 @@ impl Builder {
         self.tensor(name, dimensions, TensorType::F32, &bytes)
     }
 
-    /// Returns the file.
+    /// Returns the bytes of the file.
     pub(crate) fn build(&self) -> Vec<u8> {
         let counts = [self.infos.len() as u64, self.entries.len() as u64].map(u64::to_le_bytes).concat();
         let version = self.version.to_le_bytes();

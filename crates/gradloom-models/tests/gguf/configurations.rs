@@ -1,4 +1,4 @@
-//! Models that are small, odd, or not read.
+//! Models that are small, unusual, or not supported.
 
 use crate::builder::Builder;
 use crate::refused;
@@ -6,7 +6,7 @@ use gradloom_core::error::Result;
 use gradloom_models::gguf::{Architecture, Gguf, Layout, TensorType, TokenType, dequantize, quantize};
 use serde_json::{Value, json};
 
-/// Returns a GPT-2 without blocks.
+/// Returns a GPT-2 without layers.
 pub(crate) fn gpt2() -> Builder {
     Builder::new()
         .string("general.architecture", "gpt2")
@@ -18,7 +18,7 @@ pub(crate) fn gpt2() -> Builder {
         .f32("gpt2.attention.layer_norm_epsilon", 1e-5)
 }
 
-/// Returns a Llama with `heads` heads of 4 elements.
+/// Returns a Llama with `heads` heads of width 4.
 pub(crate) fn llama(heads: u32) -> Builder {
     Builder::new()
         .string("general.architecture", "llama")
@@ -35,13 +35,13 @@ fn config(builder: &Builder) -> Result<Value> {
     Gguf::from_bytes(builder.build())?.hugging_face_config()
 }
 
-/// Returns the message of a file that has no configuration, after the file's name.
+/// Returns the error of a file without a valid configuration, without the file's name.
 #[track_caller]
 fn fault(builder: &Builder) -> String {
     refused(config(builder)).strip_prefix("the file in memory: ").unwrap().to_string()
 }
 
-/// Returns 2 x 32 elements that differ.
+/// Returns 2 x 32 distinct elements.
 fn elements() -> Vec<f32> {
     (0..64).map(|i| (i as f32 * 1.7).sin()).collect()
 }
@@ -121,7 +121,7 @@ fn scaling_of_positions() {
 #[test]
 fn divisors_of_speeds() {
     let with = |factors: &[f32]| llama(2).floats("rope_freqs.weight", &[factors.len() as u64], factors);
-    // Heads of 4 elements have waves of 2 pi and 200 pi: both short.
+    // Heads of width 4 have wavelengths of 2 pi and 200 pi, which are both short.
     assert_eq!(config(&with(&[1.0, 1.0])).unwrap()["rope_scaling"], Value::Null);
     let expected = "the factors in `rope_freqs.weight` are not those of Llama 3's scaling";
     for factors in [&[1.0, 8.0][..], &[1.0], &[1.0, f32::NAN], &[1.0, f32::INFINITY], &[]] {
@@ -196,7 +196,7 @@ fn tensors_that_do_not_fit_are_named() {
     }
 }
 
-/// Without elements, an extent may be any number.
+/// In a tensor without elements, the other dimension is arbitrary.
 #[test]
 fn tensors_without_elements() {
     let huge = 1 << 60;
@@ -216,7 +216,7 @@ fn tensors_without_elements() {
 
 #[test]
 fn rows_of_heads_are_sorted_by_halves() {
-    // Two heads of four rows, as llama.cpp has them: pair after pair.
+    // Two heads of four rows in llama.cpp's order: pair after pair.
     let rows = [0.0, 2.0, 1.0, 3.0, 10.0, 12.0, 11.0, 13.0];
     let file =
         llama(2).floats("blk.0.attn_q.weight", &[1, 8], &rows).floats("blk.0.attn_q.bias", &[8], &rows);
@@ -258,7 +258,7 @@ fn vocabularies_that_do_not_fit_together() {
     assert!(vocabulary(numbers(&[1, 6])).is_ok());
     let undefined = vocabulary(numbers(&[0, 7])).unwrap().types;
     assert_eq!(undefined, [TokenType::Undefined; 2], "llama.cpp reads them as none");
-    // An id that no token has, as -1 or its bits, is none.
+    // An id outside the vocabulary, such as -1 or its bit pattern, means none.
     for (id, found) in [(1u32, Some(1)), (2, None), (u32::MAX, None)] {
         for ty in [4, 5] {
             let builder = tokens().entry("tokenizer.ggml.padding_token_id", ty, &id.to_le_bytes());

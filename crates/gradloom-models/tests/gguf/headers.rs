@@ -1,4 +1,4 @@
-//! Headers, sound and damaged.
+//! Valid and damaged headers.
 
 use crate::builder::{Builder, array, text};
 use crate::{data, refused};
@@ -10,7 +10,7 @@ fn open(builder: &Builder) -> Result<Gguf> {
     Gguf::from_bytes(builder.build())
 }
 
-/// Returns the message about a fault of a file, without the file's name.
+/// Returns the error about a damaged file, without the file's name.
 #[track_caller]
 fn fault(builder: &Builder) -> String {
     let message = refused(open(builder));
@@ -103,7 +103,7 @@ fn tensors_are_row_major() {
     assert!(file.tensor("other").is_none());
 }
 
-/// The table of types is that of the Python package.
+/// The table of types matches that of the Python package.
 #[test]
 fn every_type_of_tensors() {
     let types = std::fs::read(data("types.json")).unwrap();
@@ -129,7 +129,7 @@ fn every_type_of_tensors() {
 fn a_file_without_anything_is_sound() {
     let file = open(&Builder::new()).unwrap();
     assert_eq!((file.keys().count(), file.tensors().count()), (0, 0));
-    // Without tensors, the padding before their data may be missing, too.
+    // Without tensors, the padding before their data may be missing.
     assert!(Gguf::from_bytes(&Builder::new().build()[..24]).is_ok());
 }
 
@@ -238,7 +238,7 @@ fn damage_is_named() {
     assert!(message.ends_with("arrays lie more than 8 deep in each other"), "{message}");
 }
 
-/// Counts that no file has: nothing is reserved on their word, and no loop runs over them.
+/// Unrealistic counts: no memory is reserved and no loop runs according to them.
 #[test]
 fn counts_that_no_file_has() {
     for at in [8, 16] {
@@ -256,7 +256,7 @@ fn every_truncation_is_noticed() {
         .floats("a", &[3, 2], &[1.0; 6])
         .tensor("b", &[32], TensorType::Q8_0, &[1; 34])
         .build();
-    // Behind the last tensor there is padding, which may be missing.
+    // The padding after the last tensor may be missing.
     let end = bytes.len() - 30;
     for length in 0..bytes.len() {
         assert_eq!(Gguf::from_bytes(&bytes[..length]).is_ok(), length >= end, "{length} of {}", bytes.len());
@@ -282,7 +282,7 @@ fn files_are_mapped() {
     assert!(refused(Gguf::open(&empty)).ends_with("empty.gguf: the file is empty"));
 }
 
-/// A nested value keeps its bytes apart from what follows.
+/// A nested value ends before the bytes of the next one.
 #[test]
 fn values_end_where_the_next_begins() {
     let builder = Builder::new().entry("k", 9, &array(9, &[array(8, &[text("x")])])).string("l", "y");
@@ -291,7 +291,7 @@ fn values_end_where_the_next_begins() {
     assert_eq!(file.require::<Vec<Vec<&str>>>("k").unwrap(), [["x"]]);
 }
 
-/// As of a description in another encoding.
+/// For example a description in another encoding.
 #[test]
 fn a_text_that_is_not_utf_8_hinders_nothing() {
     let file = open(&Builder::new().entry("k", 8, &[3, 0, 0, 0, 0, 0, 0, 0, b'a', 255, b'b'])).unwrap();

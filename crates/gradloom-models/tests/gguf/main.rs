@@ -1,4 +1,4 @@
-//! GGUF files: against what Python's packages read in them, and damaged in every way.
+//! GGUF files: compared with the results of Python packages, and damaged systematically.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they write")]
 
@@ -13,7 +13,7 @@ mod tokenizers;
 use gradloom_core::error::Result;
 use std::path::{Path, PathBuf};
 
-/// Returns a file that `scripts/oracle/gguf_files.py` makes.
+/// Returns the path of a file that `scripts/oracle/gguf_files.py` creates.
 fn data(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/gguf").join(file)
 }

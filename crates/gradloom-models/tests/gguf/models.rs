@@ -1,4 +1,4 @@
-//! Files as llama.cpp's converter writes them, against the models that they were made of.
+//! Files from llama.cpp's converter, compared with the models that they were converted from.
 
 use crate::data;
 use gradloom_models::gguf::{Gguf, TokenType};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 
-/// Returns a file, and what Hugging Face has of its model.
+/// Returns a file, and Hugging Face's data of the same model.
 fn model(name: &str) -> (Gguf, Value) {
     let reference = std::fs::read_to_string(data(&format!("{name}.json"))).unwrap();
     (Gguf::open(data(&format!("{name}.gguf"))).unwrap(), serde_json::from_str(&reference).unwrap())
@@ -44,7 +44,7 @@ fn configurations_are_those_of_hugging_face() {
 
     let (file, reference) = model("llama");
     let mut config = file.hugging_face_config().unwrap();
-    // transformers 5 has the two in one.
+    // transformers 5 combines the two.
     let mut rope = reference["config"]["rope_parameters"].clone();
     let fields = config.as_object_mut().unwrap();
     assert_eq!(fields.remove("rope_theta"), rope.as_object_mut().unwrap().remove("rope_theta"));

@@ -1,4 +1,5 @@
-//! Damaged files: an error or a sound load, no panic, and no memory that the file does not account for.
+//! Damaged files: they either load or return an error, without a panic, and memory use is bounded by the
+//! file's size.
 
 use crate::builder::{Builder, array, text};
 use crate::configurations::{gpt2, llama};
@@ -21,7 +22,7 @@ fn with_tokens(builder: Builder) -> Builder {
         .entry("nested", 9, &array(9, &[array(0, &[vec![1], vec![2]]), array(8, &[text("x")])]))
 }
 
-/// Files of both architectures, with all layouts of tensors.
+/// Returns files of both architectures, covering all layouts of tensors.
 fn files() -> [Vec<u8>; 2] {
     let q8 = quantize(TensorType::Q8_0, &[0.5; 64]).unwrap();
     let gpt2 = with_tokens(gpt2())
@@ -36,7 +37,7 @@ fn files() -> [Vec<u8>; 2] {
     [gpt2.build(), llama.build()]
 }
 
-/// Uses all of a file; how many of the three ways to read it gave something.
+/// Reads everything in a file, and returns the number of the three conversions that succeeded.
 fn used(bytes: &[u8]) -> Option<usize> {
     let file = Gguf::from_bytes(bytes).inspect_err(|error| assert!(error.remedies().count() > 0)).ok()?;
     for key in file.keys() {
@@ -66,7 +67,7 @@ fn damaged_files() {
     for round in 0..ROUNDS {
         let bytes = mutated(&sound[round % 2], usize::MAX, &mut random);
         let (result, taken) = measured(|| used(&bytes));
-        // Four bits become 32, in the result and on the way to it; messages have some size of their own.
+        // Four bits become 32, in the result and in intermediate buffers; messages add a constant.
         let is_bounded =
             taken.largest <= 8 * bytes.len() + (16 << 10) && taken.most <= 32 * bytes.len() + (16 << 10);
         assert!(is_bounded, "{taken:?} for a file of {}, round {round}", bytes.len());

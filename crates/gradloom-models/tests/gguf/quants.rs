@@ -1,4 +1,4 @@
-//! Quantised blocks against those of the Python package gguf.
+//! Quantized blocks, compared with those of the Python package gguf.
 
 use crate::{data, refused};
 use gradloom_models::gguf::{TensorType, dequantize, quantize};
@@ -31,7 +31,7 @@ fn blocks_have_the_elements_that_python_reads() {
             let same = found.to_bits() == expected.to_bits() || (found.is_nan() && expected.is_nan());
             assert!(same, "{ty}, element {i}: {found:e} and not {expected:e}");
         }
-        // The scales were extreme in both directions.
+        // The test data contains extreme scales in both directions.
         assert!(expected.iter().any(|x| x.is_nan()) && expected.iter().any(|x| x.is_infinite()), "{ty}");
         assert!(expected.iter().filter(|x| x.is_finite() && **x != 0.0).count() > expected.len() / 4, "{ty}");
     }
@@ -62,7 +62,7 @@ fn no_elements_are_no_blocks() {
 
 #[test]
 fn floats_of_16_bits_are_read() {
-    // 1, the smallest subnormal f16, -infinity.
+    // 1, the smallest subnormal f16, and -infinity.
     let f16 = [0x3c00u16, 1, 0xfc00].map(u16::to_le_bytes).concat();
     let expected = [1.0, 2.0f32.powi(-24), f32::NEG_INFINITY];
     assert_eq!(dequantize(TensorType::F16, &f16).unwrap(), expected);
@@ -99,12 +99,12 @@ fn what_cannot_be_written_is_named() {
         let message = refused(quantize(ty, &with(40, x)));
         assert_eq!(message, format!("element 40 is {text}, which {ty} does not hold"));
     }
-    // The largest that is held is read back as a number.
+    // The largest representable element is dequantized to a finite value.
     let bytes = quantize(TensorType::Q8_0, &with(40, 127.0 * 65_503.0)).unwrap();
     assert!(dequantize(TensorType::Q8_0, &bytes).unwrap().iter().all(|x| x.is_finite()));
 }
 
-/// 1 / d is infinite for subnormal numbers, whose scale is 0 as an f16.
+/// 1 / d is infinite for subnormal elements, whose scale is 0 in f16.
 #[test]
 fn subnormal_numbers_become_zeros() {
     for ty in [TensorType::Q8_0, TensorType::Q4_0] {

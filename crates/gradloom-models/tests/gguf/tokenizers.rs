@@ -1,4 +1,4 @@
-//! The tokenizers of files.
+//! Tokenizers in GGUF files.
 
 use crate::builder::{Builder, array};
 use crate::data;
@@ -20,7 +20,7 @@ fn merges_of_bytes_are_applied() {
     assert_eq!(tokenizer.decode_all(&ids), b"the and<|endoftext|>ab");
     assert_eq!(tokenizer.end_of_text(), Some(39));
     assert!(tokenizer.is_special(39) && !tokenizer.is_special(0));
-    // The file says nothing of a token that begins a text, and GPT-2's texts have none.
+    // The file does not specify a BOS token, and GPT-2 has none by default.
     assert_eq!(tokenizer.encode_with("the", SpecialTokens::Added).unwrap().len(), 1);
     assert_eq!(Folder::open_gguf(data("gpt2.gguf")).unwrap().config().vocabulary(), 40);
 }
@@ -29,7 +29,8 @@ fn merges_of_bytes_are_applied() {
 fn pieces_with_scores_are_merged_and_nothing_is_put_before_them() {
     let tokenizer = open("llama.gguf").tokenizer().unwrap();
     let ids = tokenizer.encode_with("x16 \n", SpecialTokens::Added).unwrap();
-    // The first begins a text; the second is found before words are; the last is a byte.
+    // The first token is BOS, the second an added token that is recognized before words are split, the last a
+    // byte.
     assert_eq!(ids, [1, 47, 4, 3]);
     assert_eq!(tokenizer.decode_all(&ids[1..]), b"x16 \n");
     assert!(!tokenizer.adds_a_space());
@@ -37,7 +38,7 @@ fn pieces_with_scores_are_merged_and_nothing_is_put_before_them() {
     assert!(tokenizer.roles().chat_template.is_some());
 }
 
-/// Returns a file with letters, digits, signs and a few merges.
+/// Returns a file with letters, digits, punctuation and a few merges.
 fn lists(pre: Option<&str>) -> Builder {
     let letters =
         ["a", "b", "1", "2", "3", "4", ".", "Ġ", "'", "s", "B", "12", "123", "ab", "Ġa", "'s", "aB"];
@@ -58,18 +59,18 @@ fn pieces(file: &Builder, text: &str) -> Vec<String> {
 #[test]
 fn text_is_split_as_the_name_says() {
     for (pre, text, want) in [
-        // GPT-2 leaves numbers whole, others split them into digits, or at three.
+        // GPT-2 keeps numbers whole; others split them into digits or groups of three.
         (Some("gpt-2"), "ab 1234", &["ab", "Ġ", "123", "4"][..]),
         (Some("llama-bpe"), "ab1234", &["ab", "123", "4"]),
         (Some("smaug-bpe"), "ab1234", &["ab", "123", "4"]),
         (Some("qwen2"), "ab1234", &["ab", "1", "2", "3", "4"]),
         (Some("starcoder"), "ab1234", &["ab", "1", "2", "3", "4"]),
-        // Before names were given, signs stood alone, also that of a contraction.
+        // The default pattern separates punctuation, including the apostrophe of a contraction.
         (None, "a's 1234", &["a", "'", "s", "Ġ", "123", "4"]),
         (Some("default"), "a's", &["a", "'", "s"]),
         (Some("falcon"), "a's", &["a", "'", "s"]),
         (Some("gpt-2"), "a's", &["a", "'s"]),
-        // A capital begins a word for Tekken and GPT-4o, which keeps contractions with their words.
+        // Tekken and GPT-4o split before capital letters; GPT-4o keeps contractions with their words.
         (Some("tekken"), "aB", &["a", "B"]),
         (Some("gpt-4o"), "aB", &["a", "B"]),
         (Some("llama4"), "ab1234", &["ab", "123", "4"]),
@@ -104,7 +105,7 @@ fn what_is_not_known_is_named() {
     assert!(Gguf::from_bytes(lacking.build()).is_err(), "a key that comes twice");
 }
 
-/// Of equal tokens a text has the last one; each is written as it is.
+/// Encoding produces the last of several equal tokens; each is decoded to its own text.
 #[test]
 fn equal_tokens_are_read() {
     for scores in [false, true] {

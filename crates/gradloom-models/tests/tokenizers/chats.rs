@@ -1,4 +1,4 @@
-//! Chat templates.
+//! Tests of chat templates.
 
 use crate::{data, json, open};
 use gradloom_models::data::{Bpe, Message, Roles, TokenizerError};
@@ -26,7 +26,7 @@ fn texts_are_those_of_transformers() {
     }
 }
 
-/// Templates with all that published ones use.
+/// Templates that cover all features used by published ones.
 #[test]
 fn texts_of_many_templates_are_those_of_transformers() {
     let file = json("templates.json");
@@ -68,7 +68,7 @@ fn what_is_wrong_is_named() {
     assert_eq!(refused, format!("the chat template of {name}: line 2: no system"));
     assert!(wrong("{% if %}").contains("line 1: "), "{}", wrong("{% if %}"));
     assert!(wrong("{{ nothing() }}").contains("nothing"), "{}", wrong("{{ nothing() }}"));
-    // What is not known is refused by its name, at its line.
+    // Unsupported features are rejected by name and line.
     for (template, name) in [
         ("{{ 'a b' | wordwrap(1) }}", "wordwrap"),
         ("{{ '<p>' | striptags }}", "striptags"),
@@ -90,7 +90,7 @@ fn what_is_wrong_is_named() {
         let reason = wrong(&format!("\n{template}"));
         assert!(reason.contains("line 2: ") && reason.contains(name), "{reason}");
     }
-    // A template that would go on for a long time ends, as does one that makes much of little.
+    // A template that runs for too long or produces too much output is stopped.
     let wide =
         "{% set ns = namespace(x=[0]) %}{% for a in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}";
     let nested =

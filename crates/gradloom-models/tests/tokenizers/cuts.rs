@@ -1,4 +1,4 @@
-//! Texts in pieces, with tokenizers of all kinds.
+//! Long texts encoded in pieces, with tokenizers of all kinds.
 
 use crate::{NAMES, open};
 use gradloom_models::data::{Bpe, LongText, SpecialTokens, Tokenizer};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 fn base(name: &str) -> Value {
     let mut file: Value = serde_json::from_str(&open(name).to_json()).unwrap();
-    // Their ids follow those of the merged ones.
+    // The ids of added tokens must follow those of the merged tokens.
     (file["added_tokens"], file["post_processor"]) = (json!([]), json!(null));
     file
 }
@@ -15,7 +15,7 @@ fn made(file: &Value, name: &str) -> Bpe {
     Bpe::from_json(file.to_string().as_bytes(), name).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Returns the id of a token, or the next one.
+/// Returns the id of a token, or the next free one.
 fn id(file: &Value, token: &str) -> u64 {
     let vocabulary = file["model"]["vocab"].as_object().unwrap();
     let added = file["added_tokens"].as_array().unwrap().iter().filter_map(|token| token["id"].as_u64());
@@ -23,7 +23,7 @@ fn id(file: &Value, token: &str) -> u64 {
     vocabulary.get(token).and_then(Value::as_u64).unwrap_or(next)
 }
 
-/// Makes a token of two others.
+/// Adds a token composed of two others.
 fn merge(file: &mut Value, left: &str, right: &str) {
     let token = format!("{left}{right}");
     let id = id(file, &token);
@@ -33,7 +33,7 @@ fn merge(file: &mut Value, left: &str, right: &str) {
     }
 }
 
-/// Merges the characters of a token from the left.
+/// Adds a token by merging its characters from the left.
 fn grow(file: &mut Value, token: &str) {
     for character in token.chars().map(String::from) {
         let id = json!(id(file, &character));
@@ -54,7 +54,7 @@ fn add(file: &mut Value, content: &str, flags: usize) {
     }));
 }
 
-/// Tokenizers of all kinds: each base, changed in one part or two.
+/// Returns tokenizers of all kinds: each base with one or two modifications.
 fn tokenizers() -> Vec<(String, Value)> {
     let replace = |from: Value, to: &str| json!({"type": "Replace", "pattern": from, "content": to});
     let strip = |left, right| json!({"type": "Strip", "strip_left": left, "strip_right": right});
@@ -207,11 +207,11 @@ fn a_text_in_pieces_has_the_ids_of_the_whole() {
             *if pieces.len() > 5 { &mut cut } else { &mut uncut } += 1;
         }
     }
-    // Some kinds can be cut nowhere, as words of five characters.
+    // Some kinds can never be cut, such as those with words of five characters.
     assert!(cut > 1000, "{cut} texts were cut, {uncut} not");
 }
 
-/// Those of published models are cut between lines and words.
+/// Tokenizers of published models allow cuts between lines and words.
 #[test]
 fn common_tokenizers_are_cut() {
     let text = "One word, and 3 more.\nAnother line\twith \"signs\": (a) [b]; it's\n\n文字列、文字。と言う\n"

@@ -1,4 +1,4 @@
-//! Damaged files end in an error that names them.
+//! Damaged files yield an error that names them.
 
 use crate::{NAMES, data};
 use gradloom_models::data::{Bpe, Roles, Tokenizer, Vocabulary};
@@ -21,7 +21,7 @@ fn files_that_are_cut_off_are_refused() {
     }
 }
 
-/// Every value of the file, one after the other, becomes one of another type.
+/// Replaces every value of the file in turn by one of another type.
 #[test]
 fn values_of_other_types_are_no_panic() {
     let others = [
@@ -35,7 +35,7 @@ fn values_of_other_types_are_no_panic() {
     let mut refused = 0;
     for name in NAMES {
         let mut file: Value = serde_json::from_slice(&text(name)).unwrap();
-        // Of the long lists, a few are enough.
+        // A few entries of the long lists suffice.
         let vocabulary = file["model"]["vocab"].as_object_mut().unwrap();
         vocabulary.retain(|_, id| id.as_u64().unwrap() < 262);
         file["model"]["merges"].as_array_mut().unwrap().truncate(0);
@@ -55,7 +55,7 @@ fn values_of_other_types_are_no_panic() {
                 let mut changed = file.clone();
                 *changed.pointer_mut(place).unwrap() = other.clone();
                 match Bpe::from_json(changed.to_string().as_bytes(), "t.json") {
-                    // What is read can be used.
+                    // A tokenizer that loads can also be used.
                     Ok(tokenizer) => {
                         let ids = tokenizer.encode(b"the </s> word").unwrap_or_default();
                         tokenizer.decode_all(&ids);
@@ -75,7 +75,7 @@ fn vocabulary_size(file: &Value) -> u64 {
     file["model"]["vocab"].as_object().unwrap().len() as u64
 }
 
-/// Collects the places of all values.
+/// Collects the JSON pointers of all values.
 fn collect(value: &Value, at: String, places: &mut Vec<String>) {
     places.push(at.clone());
     match value {
@@ -142,8 +142,8 @@ fn a_normalizer_that_blows_a_text_up_is_refused() {
     assert!(error.contains("1001 times as long"), "{error}");
 }
 
-/// Time and memory to open a vocabulary with scores go with its bytes: longer tokens than any model's open,
-/// and merges that would take far more are refused.
+/// Opening a vocabulary with scores takes time and memory linear in its bytes: tokens longer than any model's
+/// are accepted, and merges that would take far more are rejected.
 #[test]
 fn vocabularies_with_scores_open_by_their_bytes() {
     let open = |tokens: Vec<String>| {
@@ -174,7 +174,7 @@ fn with_added(tokens: &[Value], normalizer: Value) -> Result<Bpe, String> {
     Bpe::from_json(file.to_string().as_bytes(), "t.json").map_err(|error| error.to_string())
 }
 
-/// A token of which nothing is left would be found everywhere; the crate `tokenizers` panics over it.
+/// A token normalized to the empty string would match everywhere; the `tokenizers` crate panics on it.
 #[test]
 fn added_tokens_that_normalize_to_nothing_are_refused() {
     let blanks = |normalized: bool| json!({"content": "  ", "single_word": true, "lstrip": false, "rstrip": false, "normalized": normalized});
@@ -187,7 +187,8 @@ fn added_tokens_that_normalize_to_nothing_are_refused() {
     assert!(with_added(&[blanks(false)], strip).is_ok());
 }
 
-/// A token that takes the blanks behind it, and one of a blank that takes those before it.
+/// A token that absorbs the whitespace after it, and a whitespace token that absorbs the whitespace before
+/// it.
 #[test]
 fn a_panic_of_the_crate_is_an_error() {
     let token = |content: &str, side: &str| {

@@ -1,7 +1,6 @@
-//! Folders whose tokens and roles stand in several files are read as transformers' `AutoTokenizer` reads
-//! them.
+//! Folders with tokens and roles in several files are read as transformers' `AutoTokenizer` reads them.
 //!
-//! `scripts/oracle/tokenizer_folders.py` makes the file that these tests read.
+//! `scripts/oracle/tokenizer_folders.py` creates the expected results.
 
 use crate::json;
 use gradloom_models::data::{Bpe, Message, Roles, SpecialTokens, Tokenizer};
@@ -21,7 +20,7 @@ fn write(folder: &Path, all: &Value, case: &Value) {
     std::fs::write(folder.join("config.json"), format!("{{\"model_type\": {}}}", case["model"])).unwrap();
 }
 
-/// Compares ids, the number of tokens, the names, and the text of a template that says them.
+/// Compares the ids, the vocabulary size, the roles, and the output of a template that prints them.
 fn differences(tokenizer: &Bpe, all: &Value, case: &Value) -> Vec<String> {
     let text = all["text"].as_str().unwrap();
     let ids = |special| serde_json::to_value(tokenizer.encode_with(text, special).unwrap()).unwrap();
@@ -56,7 +55,7 @@ fn folders_are_read_as_transformers_does() {
         write(folder.path(), &all, case);
         let tokenizer = Bpe::open(folder.path()).unwrap_or_else(|error| panic!("{}: {error}", case["name"]));
         wrong.extend(differences(&tokenizer, &all, case));
-        // What is written is the same again, alone as well as beside a model.
+        // The saved tokenizer is the same when it is loaded again, with and without a model's `config.json`.
         let again = tempfile::tempdir().unwrap();
         for model in [None, case["model"].as_str()] {
             tokenizer.save(again.path()).unwrap();

@@ -1,4 +1,4 @@
-//! Tests that the memory to open a tokenizer.json grows linearly with its bytes, whatever they are.
+//! Memory use for opening a tokenizer.json is linear in its size, whatever it contains.
 
 use gradloom_models::data::Bpe;
 use gradloom_testing::memory::{Counting, measured};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Returns a file of tokens beside those of bytes.
+/// Returns a file with the given tokens in addition to single bytes.
 fn file(tokens: &[String], merges: &[Value], added: &[String], change: impl FnOnce(&mut Value)) -> String {
     let gpt2: Value = serde_json::from_str(&crate::open("gpt2").to_json()).unwrap();
     let bytes = gpt2["model"]["vocab"].as_object().unwrap().keys().filter(|token| token.chars().count() == 1);
@@ -51,7 +51,7 @@ fn a_long_token(bytes: usize) -> String {
     file(&["ab".repeat(bytes / 2)], &[], &[], |_| {})
 }
 
-/// Returns a file in which each token is the one before it twice.
+/// Returns a file in which each token is the previous one repeated twice.
 fn doubling_merges(bytes: usize) -> String {
     let mut tokens = vec!["a".to_string()];
     let mut merges = Vec::new();
@@ -92,8 +92,8 @@ fn a_long_text_to_split_at(bytes: usize) -> String {
     file(&[], &[], &[], split(&json!({"String": "x".repeat(bytes)})))
 }
 
-/// Peak memory and total allocations for each byte of a file: for a file four times as large, they grow by
-/// at most a half, which allows for tables that double, and they stay below a bound.
+/// Measures peak memory and total allocations per byte of a file. For a file four times as large, they must
+/// grow by at most half, which allows for the doubling of tables, and remain below a bound.
 #[test]
 fn a_file_opens_by_its_bytes() {
     type Shape = fn(usize) -> String;

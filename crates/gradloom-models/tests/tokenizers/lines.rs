@@ -1,4 +1,4 @@
-//! 10,000 lines of mixed text.
+//! Tests with 10,000 lines of mixed text.
 
 use crate::{NAMES, json, open};
 use gradloom_models::data::{Bpe, SpecialTokens, Tokenizer};
@@ -6,7 +6,8 @@ use gradloom_models::decoding::TextStream;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// Returns the lines of the script: fragments and runs of characters, by a linear congruence.
+/// Returns the oracle script's lines: fragments and runs of characters, chosen by a linear congruential
+/// generator.
 pub(crate) fn lines(count: usize) -> Vec<String> {
     let parts = json("fragments.json");
     let list = |name: &str| parts[name].as_array().expect("a list");
@@ -36,7 +37,7 @@ pub(crate) fn lines(count: usize) -> Vec<String> {
     (0..count).map(line).collect()
 }
 
-/// Returns the script's digest of each hundred rows.
+/// Returns the oracle script's digest of every hundred rows.
 fn digests(rows: &[Vec<u8>]) -> Vec<String> {
     let of = |block: &[Vec<u8>]| {
         let hash = Sha256::digest(block.concat());
@@ -80,7 +81,7 @@ fn ids_are_those_of_the_package() {
     }
 }
 
-/// Returns the text of tokens that come one by one.
+/// Returns the text of tokens decoded one by one.
 fn streamed(tokenizer: &Bpe, ids: &[i32]) -> String {
     let mut stream = TextStream::new(tokenizer);
     let mut text: String = ids.iter().map(|&id| stream.push(id)).collect();
@@ -96,7 +97,7 @@ fn text_that_is_written_token_by_token_is_that_of_all_tokens() {
             let ids = tokenizer.encode(line.as_bytes()).unwrap();
             let whole = String::from_utf8_lossy(&tokenizer.decode_all(&ids)).into_owned();
             assert_eq!(streamed(&tokenizer, &ids), whole, "{name}");
-            // Half of the tokens end within characters.
+            // Without every other token, many characters are incomplete.
             let half: Vec<i32> = ids.into_iter().step_by(2).collect();
             let whole = String::from_utf8_lossy(&tokenizer.decode_all(&half)).into_owned();
             assert_eq!(streamed(&tokenizer, &half), whole, "{name}");
@@ -108,7 +109,7 @@ fn text_that_is_written_token_by_token_is_that_of_all_tokens() {
 
 #[test]
 fn a_long_text_in_pieces_has_the_ids_of_the_whole() {
-    // Fragments alone do not have enough words side by side: between the lines come some that do.
+    // The fragments alone have too few word boundaries, so prose is inserted between the lines.
     let text: String = lines(400)
         .iter()
         .map(|line| format!("{line} compile 7 tensors and\nthe gradient of them. "))

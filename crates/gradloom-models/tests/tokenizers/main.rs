@@ -1,6 +1,6 @@
-//! Tokenizers against the package `tokenizers` of Python, and chat templates against transformers.
+//! Tokenizers compared with Python's `tokenizers` package, and chat templates with transformers.
 //!
-//! `scripts/oracle/tokenizer_files.py` makes the files that these tests read.
+//! `scripts/oracle/tokenizer_files.py` creates the expected results.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they write")]
 
@@ -16,7 +16,7 @@ use gradloom_models::data::Bpe;
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// Returns a file or folder of `tests/data/tokenizers`.
+/// Returns the path of a file or folder in `tests/data/tokenizers`.
 fn data(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/tokenizers").join(name)
 }

@@ -1,5 +1,5 @@
-//! Tests of the parts that the crate `tokenizers` does not have: files of folders, lists in memory, special
-//! tokens, training.
+//! Features that the `tokenizers` crate does not have: files of folders, lists in memory, special tokens, and
+//! training.
 
 use crate::lines::lines;
 use crate::{NAMES, data, json, open};
@@ -7,7 +7,7 @@ use gradloom_models::data::{Bpe, Bytes, Roles, SpecialTokens, Tokenizer, Tokeniz
 use serde_json::Value;
 use std::fs;
 
-/// Returns the lists of a tokenizer.json.
+/// Returns the lists that correspond to a tokenizer.json.
 fn vocabulary(file: &Value) -> Vocabulary {
     let model = file["model"]["vocab"].as_object().unwrap();
     let added = file["added_tokens"].as_array().unwrap();
@@ -52,7 +52,7 @@ fn lists_in_memory_make_the_tokenizer_of_the_file() {
     assert_same(&Bpe::from_vocabulary(&lists, "lists").unwrap(), &open("llama3"));
 }
 
-/// Of scores that fall as tokens were merged, the merges follow.
+/// If scores decrease in merge order, they determine the same merges.
 #[test]
 fn scores_make_merges() {
     let file = json("llama2/tokenizer.json");
@@ -151,7 +151,7 @@ fn a_saved_folder_has_the_roles_too() {
     }
 }
 
-/// Random merges, truncation and padding would change what a text is.
+/// Dropout, truncation and padding would change the text.
 #[test]
 fn what_changes_a_text_is_left_out() {
     let mut file = json("llama3/tokenizer.json");
@@ -163,7 +163,7 @@ fn what_changes_a_text_is_left_out() {
     assert_same(&Bpe::from_json(file.to_string().as_bytes(), "changed").unwrap(), &open("llama3"));
 }
 
-/// Bytes that are no whole characters, as a model may write them, are as they are.
+/// Bytes that do not form whole characters, as a model may produce them, are decoded unchanged.
 #[test]
 fn tokens_of_bytes_make_characters_together() {
     let tokenizer = open("llama2");
@@ -207,7 +207,7 @@ fn a_trained_tokenizer_depends_on_the_text_alone() {
     assert_eq!(a.decode_all(&ids), text.as_bytes());
     assert!(ids.len() * 4 < text.len() * 3, "{} tokens of {} bytes", ids.len(), text.len());
     assert_same(&a, &Bpe::from_json(a.to_json().as_bytes(), "again").unwrap());
-    // No pair of so short a text comes twice.
+    // No pair occurs twice in such a short text.
     let bytes = Bpe::train(b"ab", 1000, "trained").unwrap();
     assert_eq!(bytes.vocabulary(), 257);
     assert_eq!(bytes.decode_all(&bytes.encode(b"\xff\x00z").unwrap()), b"\xff\x00z");
@@ -218,7 +218,7 @@ fn a_trained_tokenizer_depends_on_the_text_alone() {
     }
 }
 
-/// The prompt that a model continues is the one that transformers would give it by default.
+/// A prompt has the same tokens as in transformers by default.
 #[test]
 fn prompts_begin_with_the_token_that_the_tokenizer_adds() {
     for name in NAMES {
