@@ -1,12 +1,12 @@
-//! A Kolmogorov-Arnold network finds a formula: sums of curves of one variable, which are learnt.
+//! A Kolmogorov-Arnold network finds a formula as sums of learned functions of one variable.
 //!
 //! `cargo run --release --example kan`
 //!
-//! A layer has a curve for each pair of an input and an output, in place of a weight: cubic B-splines on a
-//! straight line. (Liu et al., 2024.) The data is z = exp(sin(pi x) + y²), and the network has one hidden
-//! number, so that its curves must become sin(pi x), y² and exp, up to shifts and scales. Shows a layer of
-//! one's own, made of parameters and `einsum`. Expect a picture of the two curves, each correlated by 0.99 or
-//! more with its part of the formula, and an error of at most 0.1 (the deviation of z is about 1.7).
+//! Instead of a weight, a layer has a curve for each pair of an input and an output: a straight line plus
+//! cubic B-splines (Liu et al., 2024). The data is z = exp(sin(pi x) + y²), and the hidden layer has width 1,
+//! so the curves must become sin(pi x), y² and exp, up to shifts and scales. Shows a custom layer made of
+//! parameters and `einsum`. Expect a picture of the two curves, each with a correlation of at least 0.99 with
+//! its part of the formula, and an error of at most 0.1 (the standard deviation of z is about 1.7).
 
 #[path = "common/random.rs"]
 mod random;
@@ -15,16 +15,15 @@ use gradloom::prelude::*;
 use random::Random;
 
 const BATCH: usize = 256;
-/// B-splines of a curve.
+/// Number of B-splines in a curve.
 const SPLINES: usize = 12;
 
-/// A curve for each pair of an input and an output: a straight line, and splines on it over an interval
-/// around 0.
+/// A curve for each pair of an input and an output: a straight line, and splines on an interval around 0.
 #[derive(Module)]
 struct Curves {
-    /// `[inputs, splines, outputs]`.
+    /// Coefficients of the splines, `[inputs, splines, outputs]`.
     heights: Param,
-    /// `[inputs, outputs]`.
+    /// Slopes of the straight lines, `[inputs, outputs]`.
     slopes: Param,
     reach: f64,
 }
@@ -38,9 +37,9 @@ impl Curves {
         }
     }
 
-    /// `[batch, inputs]` to `[batch, inputs, outputs]`: each curve at its input.
+    /// Evaluates each curve at its input: `[batch, inputs]` to `[batch, inputs, outputs]`.
     fn each(&self, x: Tensor) -> Tensor {
-        // Middles one apart; the outer ones are a step outside of the interval.
+        // Spline centres one unit apart; the outermost ones are one unit outside the interval.
         let scale = (SPLINES - 3) as f64 / (2.0 * self.reach);
         let middles: Vec<f32> = (0..SPLINES).map(|i| i as f32 - (SPLINES - 1) as f32 / 2.0).collect();
         let x = x.unsqueeze(2);
@@ -50,7 +49,7 @@ impl Curves {
         einsum("bis,iso->bio", &[splines, self.heights.tensor()]) + x * &self.slopes
     }
 
-    /// `[batch, inputs]` to `[batch, outputs]`: sums of the curves.
+    /// Computes the sums of the curves: `[batch, inputs]` to `[batch, outputs]`.
     fn forward(&self, x: Tensor) -> Tensor {
         self.each(x).sum_axes(1)
     }
@@ -72,7 +71,7 @@ impl Kan {
     }
 }
 
-/// Places `[count, 2]` and the formula there, `[count, 1]`.
+/// Draws positions `[count, 2]` and computes the formula there, `[count, 1]`.
 fn examples(random: &mut Random, count: usize) -> (Vec<f32>, Vec<f32>) {
     let places: Vec<f32> = (0..2 * count).map(|_| 2.0 * random.uniform() - 1.0).collect();
     let formula = |xy: &[f32]| ((std::f32::consts::PI * xy[0]).sin() + xy[1] * xy[1]).exp();
@@ -81,11 +80,11 @@ fn examples(random: &mut Random, count: usize) -> (Vec<f32>, Vec<f32>) {
 }
 
 pub(crate) struct Outcome {
-    /// Root of the mean square error at new places.
+    /// Root mean square error at new positions.
     pub error: f32,
-    /// How the curves of x and of y are correlated with sin(pi x) and y².
+    /// Correlations of the curves of x and y with sin(pi x) and y².
     pub correlations: [f32; 2],
-    /// The two curves as text.
+    /// Two curves as text.
     pub pictures: [String; 2],
 }
 
@@ -110,7 +109,7 @@ pub(crate) fn train(device: &Device, steps: usize) -> Result<Outcome> {
     let mut error = train.infer(inputs, |kan, [x, z]| kan.forward(x).mse_loss(z).sqrt())?;
     let error = error.run([&places, &values])?[0];
 
-    // Both curves at 60 places.
+    // Both curves at 60 positions.
     let at: Vec<f32> = (0..60).map(|i| (i as f32 + 0.5) / 30.0 - 1.0).collect();
     let curves = train.infer([f32("at", [60])], |kan, [at]| {
         let both = kan.first.each(stack(1, &[at, at]));

@@ -1,11 +1,12 @@
-//! An LSTM watches a swinging curve, and goes on with it when it is hidden.
+//! An LSTM observes a sine wave and continues it.
 //!
 //! `cargo run --release --example lstm`
 //!
-//! Each curve has a pace, a height and a start of its own. The network is trained to say the next value; then
-//! it is shown 30 values of new curves and draws 20 more, each out of its own last one. Shows a recurrent
-//! layer whose state goes from one run to the next, and clipped gradients. Expect a picture of a curve beside
-//! its continuation, and a squared error of at most 0.1 of the curves' mean square (silence has 1.0).
+//! Each wave has its own frequency, amplitude and phase. The network is trained to predict the next value;
+//! then it observes 30 values of new waves and generates 20 more, each from its own previous output. Shows a
+//! recurrent layer whose state is passed from one run to the next, and gradient clipping. Expect a picture of
+//! a wave and its continuation, and a squared error of at most 0.1 times the waves' mean square (always
+//! predicting 0 has 1.0).
 
 #[path = "common/random.rs"]
 mod random;
@@ -29,15 +30,15 @@ impl Watcher {
         Self { memory: Lstm::new(1, HIDDEN), change: Linear::new(HIDDEN, 1) }
     }
 
-    /// The next value after each of `[batch, time, 1]`, and the state after the last.
+    /// Returns the next value after each of `[batch, time, 1]`, and the state after the last one.
     fn forward(&self, values: Tensor, state: (Tensor, Tensor)) -> (Tensor, (Tensor, Tensor)) {
         let (seen, state) = self.memory.run(values, state);
-        // What is learnt is how a value changes to the next.
+        // The network learns the change from one value to the next.
         (values + self.change.forward(seen), state)
     }
 }
 
-/// Curves `[count, LENGTH]`.
+/// Draws curves `[count, LENGTH]`.
 fn curves(random: &mut Random, count: usize) -> Vec<f32> {
     let mut values = Vec::new();
     for _ in 0..count {
@@ -49,7 +50,7 @@ fn curves(random: &mut Random, count: usize) -> Vec<f32> {
 }
 
 pub(crate) struct Outcome {
-    /// Squared error of the continuations in parts of the curves' mean square.
+    /// Squared error of the continuations relative to the curves' mean square.
     pub error: f64,
     /// A curve and its continuation as text.
     pub picture: String,
@@ -62,7 +63,7 @@ pub(crate) fn train(device: &Device, steps: usize) -> Result<Outcome> {
             let (seen, next) = (curves.slice(1, ..LENGTH - 1), curves.slice(1, 1..));
             let zeros = full(DType::F32, [BATCH, HIDDEN], 0.0);
             let (said, _) = watcher.forward(seen.unsqueeze(2), (zeros, zeros));
-            // Nobody can know a curve's pace from its first values.
+            // The first values do not determine a curve's frequency.
             said.squeeze(2).slice(1, 5..).mse_loss(next.slice(1, 5..))
         })
         .optimizer(Adam::new(Schedule::warmup_cosine(2e-2, 20, steps as u64, 1e-4)))
@@ -77,7 +78,7 @@ pub(crate) fn train(device: &Device, steps: usize) -> Result<Outcome> {
         }
     }
 
-    // One value of each curve at a time: first those that are shown, then the network's own.
+    // One value of each curve at a time: first the observed ones, then the network's own.
     let inputs = [f32("values", [BATCH, 1, 1]), f32("hidden", [BATCH, HIDDEN]), f32("cell", [BATCH, HIDDEN])];
     let mut watch =
         train.infer(inputs, |watcher, [values, hidden, cell]| watcher.forward(values, (hidden, cell)))?;
@@ -101,7 +102,7 @@ pub(crate) fn train(device: &Device, steps: usize) -> Result<Outcome> {
     Ok(Outcome { error: error / all, picture: picture(&first) })
 }
 
-/// The curve as dots, and what the network says as `o`, from left to right.
+/// Renders a curve as dots and the network's values as `o`, from left to right.
 fn picture(values: &[(f32, f32)]) -> String {
     let rows = 13;
     let row = |value: f32| ((1.0 - value.clamp(-1.0, 1.0)) / 2.0 * (rows - 1) as f32).round() as usize;

@@ -38,7 +38,7 @@ fn main() -> Result<()> {
         }
     }
 
-    // Shares the parameters, and lives beside the training.
+    // Shares the parameters with the training program.
     let mut predict = train.infer([f32("x", [1, 1])], |m, [x]| m.forward(x))?;
     for x in [-2.0f32, 0.5, 3.0] {
         println!("sin({x:>4}) = {:>7.4}, the network says {:>7.4}", x.sin(), predict.run([&[x]])?[0]);

@@ -2,9 +2,9 @@
 //!
 //! `cargo run --release --example names`
 //!
-//! Shows an embedding, a recurrent layer (GRU) over padded sequences, a loss that leaves the padding out, and
-//! generation in which the state goes from one run to the next. Expect a list of invented names, and at most
-//! 2.3 nats a letter on names that were kept back (all 27 signs alike are 3.3).
+//! Shows an embedding, a recurrent layer (GRU) over padded sequences, a loss that ignores padding, and
+//! generation in which the state is passed from one run to the next. Expect a list of invented names, and at
+//! most 2.3 nats per letter on held-out names (a uniform distribution over all 27 symbols has 3.3).
 
 #[path = "common/random.rs"]
 mod random;
@@ -42,12 +42,12 @@ const NAMES: &str = "
     wanda wendel werner wilhelm wilma winfried xaver xenia yvonne zelda zita zoe
 ";
 
-/// Letters of a name at most, and one place for the sign of its end.
+/// Maximum length of a name, including the end symbol.
 const LENGTH: usize = 12;
-/// The 26 letters and the sign of an end, which is also what a name starts after.
+/// Number of symbols: 26 letters and the end symbol, which also precedes every name.
 const SIGNS: usize = 27;
 const END: i32 = 26;
-/// A target that the loss leaves out.
+/// Target that the loss ignores.
 const PADDING: i32 = -1;
 const BATCH: usize = 32;
 const HIDDEN: usize = 64;
@@ -68,21 +68,21 @@ impl Writer {
         }
     }
 
-    /// Mean loss of the signs that are not padding, in nats.
+    /// Returns the mean loss of the symbols that are not padding, in nats.
     fn loss(&self, signs: Tensor, targets: Tensor) -> Tensor {
         let seen = self.memory.forward(self.letters.forward(signs));
         let logits = self.next.forward(seen.dropout(0.2));
         logits.cross_entropy_with(targets, CrossEntropyOptions::new().ignore_index(PADDING))
     }
 
-    /// Logits of the next sign, and the state after this one.
+    /// Returns the logits of the next symbol, and the state after this one.
     fn write(&self, sign: Tensor, state: Tensor) -> (Tensor, Tensor) {
         let (seen, state) = self.memory.run(self.letters.forward(sign), state);
         (self.next.forward(seen), state)
     }
 }
 
-/// What is read, `[names, LENGTH]`, and what should follow.
+/// Returns the inputs, `[names, LENGTH]`, and the targets.
 fn encode(names: &[&str]) -> (Vec<i32>, Vec<i32>) {
     let (mut signs, mut targets) = (Vec::new(), Vec::new());
     for name in names {
@@ -99,17 +99,17 @@ fn encode(names: &[&str]) -> (Vec<i32>, Vec<i32>) {
 }
 
 pub(crate) struct Outcome {
-    /// Nats a sign on the names that were kept back.
+    /// Loss on the held-out names, in nats per symbol.
     pub loss: f32,
-    /// Invented names, none of which is in the list.
+    /// Invented names that are not in the list.
     pub invented: Vec<String>,
-    /// How many were written to get those.
+    /// Number of names generated to obtain these.
     pub written: usize,
 }
 
 pub(crate) fn train(device: &Device, epochs: usize) -> Result<Outcome> {
     let names: Vec<&str> = NAMES.split_whitespace().collect();
-    // Every tenth name is kept back.
+    // Every tenth name is held out.
     let part = |kept: bool| names.iter().enumerate().filter(move |(i, _)| (i % 10 == 9) == kept);
     let learnt: Vec<&str> = part(false).map(|(_, name)| *name).collect();
     let kept: Vec<&str> = part(true).map(|(_, name)| *name).collect();

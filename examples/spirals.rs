@@ -1,9 +1,9 @@
-//! Which of three spirals is a point on? A small network draws the borders between them.
+//! A small network learns which of three spirals a point is on.
 //!
 //! `cargo run --release --example spirals`
 //!
-//! Shows classification, shuffled batches with an odd one at the end, and a program that takes any number of
-//! points. Expect a map of the three regions, and an accuracy above 97% on points that were not trained on.
+//! Shows classification, shuffled batches with a smaller one at the end, and a program for any number of
+//! points. Expect a map of the three regions, and an accuracy above 97% on new points.
 
 #[path = "common/random.rs"]
 mod random;
@@ -29,7 +29,7 @@ impl Classifier {
     }
 }
 
-/// Points `[count, 2]`, and which spiral each is on.
+/// Draws points `[count, 2]`, and returns the spiral of each.
 fn spirals(seed: u64, count: usize) -> (Vec<f32>, Vec<i32>) {
     let mut random = Random::new(seed);
     let (mut points, mut arms) = (Vec::new(), Vec::new());
@@ -44,9 +44,9 @@ fn spirals(seed: u64, count: usize) -> (Vec<f32>, Vec<i32>) {
 }
 
 pub(crate) struct Outcome {
-    /// Part of the points that were not trained on whose spiral is found.
+    /// Fraction of new points classified correctly.
     pub accuracy: f64,
-    /// The regions as text.
+    /// Map of the regions as text.
     pub map: String,
 }
 

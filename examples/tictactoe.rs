@@ -2,12 +2,12 @@
 //!
 //! `cargo run --release --example tictactoe`
 //!
-//! The network says how good a board is for who has just moved, from -1 (lost) to 1 (won). A player looks at
-//! the boards that its moves lead to, and takes the best; two in five moves of a training game are random.
-//! The network is trained to say at the end of a game who has won, and before it, minus what it says of the
-//! other player's best answer. Shows training data that the model makes itself, with weights for rows that
-//! are not filled. Expect a game against itself that ends in a draw, and at most 2% of 500 games lost
-//! against a player who moves at random.
+//! The network evaluates a board for the player who has just moved, from -1 (lost) to 1 (won). A player
+//! evaluates the boards after all possible moves and chooses the best; two in five moves of a training game
+//! are random. The target at the end of a game is its result; before the end, it is minus the value of the
+//! opponent's best reply. Shows training data that the model generates itself, with weights that mask unused
+//! rows. Expect a game against itself that ends in a draw, and at most 2% of 500 games lost against a random
+//! player.
 
 #[path = "common/random.rs"]
 mod random;
@@ -15,9 +15,9 @@ mod random;
 use gradloom::prelude::*;
 use random::Random;
 
-/// Games that are played side by side.
+/// Number of games played concurrently.
 const GAMES: usize = 64;
-/// Boards of a training step: each game has at most nine.
+/// Number of boards in a training step: each game has at most nine.
 const BOARDS: usize = 9 * GAMES;
 
 #[derive(Module)]
@@ -32,23 +32,24 @@ impl Judge {
         Self { first: Linear::new(18, 64), second: Linear::new(64, 64), last: Linear::new(64, 1) }
     }
 
-    /// How good boards `[batch, 9]` are for who has just moved, whose stones are 1; the other's are -1.
+    /// Evaluates boards `[batch, 9]` for the player who has just moved, whose stones are 1; the opponent's
+    /// are -1.
     fn forward(&self, boards: Tensor) -> Tensor {
         let [batch, _] = boards.dims();
-        // The stones of each player on a board of their own.
+        // One plane for each player's stones.
         let stones = concat(-1, &[boards.eq(1.0).cast(DType::F32), boards.eq(-1.0).cast(DType::F32)]);
         let h = self.second.forward(self.first.forward(stones).relu()).relu();
         self.last.forward(h).reshape([batch])
     }
 }
 
-/// The stones 1, -1 and none (0), seen by who is to move or has just moved.
+/// The stones of the player under consideration (1) and of the opponent (-1), and empty fields (0).
 type Board = [f32; 9];
 
 const LINES: [[usize; 3]; 8] =
     [[0, 1, 2], [3, 4, 5], [6, 7, 8], [0, 3, 6], [1, 4, 7], [2, 5, 8], [0, 4, 8], [2, 4, 6]];
 
-/// Whether the stones 1 have a line.
+/// Returns `true` if the stones 1 form a line.
 fn has_won(board: &Board) -> bool {
     LINES.iter().any(|line| line.iter().all(|&place| board[place] == 1.0))
 }
@@ -57,7 +58,7 @@ fn is_full(board: &Board) -> bool {
     board.iter().all(|&stone| stone != 0.0)
 }
 
-/// The boards after each of the moves, seen by who makes it.
+/// Returns the boards after each possible move, from the mover's point of view.
 fn moves(board: &Board) -> Vec<Board> {
     let free = (0..9).filter(|&place| board[place] == 0.0);
     let after = |place| {
@@ -68,19 +69,18 @@ fn moves(board: &Board) -> Vec<Board> {
     free.map(after).collect()
 }
 
-/// A board, seen by the other.
+/// Returns a board from the opponent's point of view.
 fn turned(board: &Board) -> Board {
     board.map(|stone| -stone)
 }
 
-/// What says how good boards are.
+/// Function that evaluates boards.
 type Value<'a> = dyn FnMut(&[Board]) -> Result<Vec<f32>> + 'a;
 
-/// The boards of a game, each seen by who has just moved, and what the network should say of each.
+/// Boards of a game, each from the point of view of the player who has just moved, with its target value.
 type Game = Vec<(Board, f32)>;
 
-/// Plays games to their end: `chance` says which part of the moves of the first and of the second player is
-/// random.
+/// Plays games to the end. `chance` has the fractions of random moves of the first and the second player.
 fn play(value: &mut Value<'_>, random: &mut Random, games: usize, chance: [f32; 2]) -> Result<Vec<Game>> {
     let mut played: Vec<Game> = vec![Vec::new(); games];
     for turn in 0..9 {
@@ -93,14 +93,14 @@ fn play(value: &mut Value<'_>, random: &mut Random, games: usize, chance: [f32; 
             .iter()
             .map(|&game| moves(&played[game].last().map_or([0.0; 9], |(board, _)| turned(board))))
             .collect();
-        // The boards of all games in one run.
+        // The boards of all games are evaluated in one run.
         let values = value(&choices.concat())?;
         let mut values = &values[..];
         for (&game, choices) in open.iter().zip(&choices) {
             let own;
             (own, values) = values.split_at(choices.len());
             let best = (0..choices.len()).max_by(|&a, &b| own[a].total_cmp(&own[b])).unwrap_or(0);
-            // What is good for this player was bad for the other.
+            // A good board for this player was a bad one for the opponent.
             if let Some((_, before)) = played[game].last_mut() {
                 *before = -own[best];
             }
@@ -112,17 +112,17 @@ fn play(value: &mut Value<'_>, random: &mut Random, games: usize, chance: [f32; 
     Ok(played)
 }
 
-/// Whether who moved last has won.
+/// Returns `true` if the player who moved last has won.
 fn is_won(game: &Game) -> bool {
     game.last().is_some_and(|(board, _)| has_won(board))
 }
 
 pub(crate) struct Outcome {
-    /// Parts of the games against a random player that are won, drawn and lost.
+    /// Fractions of the games against a random player that are won, drawn and lost.
     pub results: [f64; 3],
-    /// Whether its game against itself, without random moves, is a draw.
+    /// True if its game against itself, without random moves, is a draw.
     pub draws_itself: bool,
-    /// That game as text.
+    /// Boards of that game as text.
     pub game: String,
 }
 
@@ -163,7 +163,7 @@ pub(crate) fn train(device: &Device, rounds: usize) -> Result<Outcome> {
         }
     }
 
-    // It begins in half of the games.
+    // The network moves first in half of the games.
     let mut counts = [0; 3];
     for (own, chance) in [[0.0, 1.0], [1.0, 0.0]].into_iter().enumerate() {
         for game in play(&mut value, &mut random, 250, chance)? {
@@ -180,7 +180,7 @@ pub(crate) fn train(device: &Device, rounds: usize) -> Result<Outcome> {
     })
 }
 
-/// The boards of a game beside each other.
+/// Renders the boards of a game side by side.
 fn picture(game: &Game) -> String {
     let line = |y: usize| {
         let row = |(i, (board, _)): (usize, &(Board, f32))| -> String {

@@ -1,11 +1,11 @@
-//! A transformer that learns to sort, of the parts that language models are made of today.
+//! A transformer that learns to sort, built from the components of current language models.
 //!
 //! `cargo run --release --example transformer`
 //!
-//! Six digits and a sign are read, and the digits written in order, one by one: `402917>012479`. Shows a
-//! block made by hand: RMS normalisation, rotary positions (RoPE), causal attention, a gated layer (SwiGLU),
-//! and one table for reading and writing (tied weights). Expect some sorted rows, and at least 95% of 200
-//! new rows without a mistake.
+//! The model reads six digits and a separator, and writes the digits in order, one by one: `402917>012479`.
+//! Shows a custom block with RMS normalization, rotary positions (RoPE), causal attention and a gated MLP
+//! (SwiGLU), and an output layer tied to the embedding. Expect some sorted rows, and at least 95% of 200 new
+//! rows without a mistake.
 
 #[path = "common/random.rs"]
 mod random;
@@ -14,7 +14,7 @@ use gradloom::prelude::*;
 use random::Random;
 
 const DIGITS: usize = 6;
-/// Digits, a sign, and digits of which the last is only written.
+/// Number of tokens that are read: the digits, the separator, and all sorted digits but the last.
 const LENGTH: usize = 2 * DIGITS;
 const SIGN: i32 = 10;
 const VOCABULARY: usize = 11;
@@ -25,7 +25,7 @@ const BATCH: usize = 64;
 #[derive(Module)]
 struct Block {
     norm1: RmsNorm,
-    /// Queries, keys and values side by side.
+    /// Projection to concatenated queries, keys and values.
     attention: Linear,
     mix: Linear,
     norm2: RmsNorm,
@@ -73,18 +73,19 @@ impl Sorter {
         }
     }
 
-    /// Logits of what follows each place: i32 `[batch, LENGTH]` gives `[batch, LENGTH, VOCABULARY]`.
+    /// Returns the logits of the token after each position, `[batch, LENGTH, VOCABULARY]`, for i32 ids
+    /// `[batch, LENGTH]`.
     fn forward(&self, ids: Tensor) -> Tensor {
         let mut x = self.table.forward(ids);
         for block in &self.blocks {
             x = block.forward(x);
         }
-        // Written by the table that it is read by.
+        // The output layer is tied to the embedding.
         self.norm.forward(x).matmul(self.table.weight.tensor().transpose(0, 1))
     }
 }
 
-/// Rows of random digits, the sign, and the digits in order.
+/// Draws rows of random digits, the separator, and the sorted digits.
 fn rows(random: &mut Random, count: usize) -> Vec<[i32; LENGTH + 1]> {
     let row = |_| {
         let mut row = [SIGN; LENGTH + 1];
@@ -98,9 +99,9 @@ fn rows(random: &mut Random, count: usize) -> Vec<[i32; LENGTH + 1]> {
 }
 
 pub(crate) struct Outcome {
-    /// Part of the new rows that are sorted without a mistake.
+    /// Fraction of the new rows sorted without a mistake.
     pub sorted: f64,
-    /// Some of them as text.
+    /// Some of the rows as text.
     pub examples: Vec<String>,
 }
 
@@ -108,7 +109,7 @@ pub(crate) fn train(device: &Device, steps: usize) -> Result<Outcome> {
     let mut train = Trainer::new(Sorter::new())
         .inputs([i32("ids", [BATCH, LENGTH]), i32("targets", [BATCH, DIGITS])])
         .loss(|sorter, [ids, targets]| {
-            // The digits before the sign cannot be foreseen.
+            // The digits before the separator are unpredictable.
             sorter.forward(ids).slice(1, DIGITS..).cross_entropy(targets)
         })
         .optimizer(AdamW::new(Schedule::warmup_cosine(5e-3, 20, steps as u64, 1e-4)))
@@ -126,7 +127,7 @@ pub(crate) fn train(device: &Device, steps: usize) -> Result<Outcome> {
         }
     }
 
-    // Each digit that is written is read for the next: the sorted part is hidden at first.
+    // Each written digit is an input of the next step; the sorted part is hidden at first.
     let mut next = train
         .infer([i32("ids", [200, LENGTH])], |sorter, [ids]| typed::<i32>(sorter.forward(ids).argmax(-1)))?;
     let truth = rows(&mut random, 200);

@@ -1,10 +1,11 @@
-//! A variational autoencoder that learns what digits look like, and draws new ones out of noise.
+//! A variational autoencoder that learns the shapes of digits and generates new ones from noise.
 //!
 //! `cargo run --release --example vae`
 //!
-//! Shows random numbers inside a loss, a loss of several parts that are captured, and programs over the
-//! decoder alone. (Kingma and Welling, 2013.) Expect digits beside their reconstructions, twelve drawn
-//! digits, and that at least 80% of 200 drawn images are like a digit of the font: correlated by 0.8 or more.
+//! Shows random numbers inside a loss, a loss of several captured terms, and programs that use only the
+//! decoder (Kingma and Welling, 2013). Expect digits next to their reconstructions, twelve generated digits,
+//! and at least 80% of 200 generated images that resemble a digit of the font, with a correlation of at least
+//! 0.8.
 
 #[path = "common/digits.rs"]
 mod digits;
@@ -14,13 +15,13 @@ mod random;
 use digits::{FREE, PIXELS};
 use gradloom::prelude::*;
 
-/// Numbers that an image is squeezed into.
+/// Length of the latent code.
 const CODE: usize = 8;
 
 #[derive(Module)]
 struct Vae {
     encode: Linear,
-    /// Mean and logarithm of the variance of each number of the code.
+    /// Layer for the mean and log-variance of each element of the code.
     code: Linear,
     decode: Linear,
     pixels: Linear,
@@ -40,7 +41,7 @@ impl Vae {
         self.code.forward(self.encode.forward(images).silu()).split(-1)
     }
 
-    /// Logits of the pixels.
+    /// Returns the logits of the pixels.
     fn decode(&self, code: Tensor) -> Tensor {
         self.pixels.forward(self.decode.forward(code).silu())
     }
@@ -48,7 +49,7 @@ impl Vae {
     fn loss(&self, images: Tensor) -> Tensor {
         let [mean, log_variance] = self.encode(images);
         let code = mean + (0.5 * log_variance).exp() * randn(mean.shape());
-        // Sums over an image, means over the batch.
+        // Sums over each image, and means over the batch.
         let pixels = self.decode(code).bce_with_logits(images) * PIXELS as f64;
         let spread = 0.5 * (mean.square() + log_variance.exp() - log_variance - 1.0).sum_axes(-1).mean();
         pixels.capture("pixels") + spread.capture("spread")
@@ -56,11 +57,11 @@ impl Vae {
 }
 
 pub(crate) struct Outcome {
-    /// Part of the drawn images that are correlated by 0.8 or more with a digit of the font.
+    /// Fraction of the generated images that have a correlation of at least 0.8 with a digit of the font.
     pub like_digits: f64,
-    /// How many of the ten digits are among those.
+    /// Number of different digits among those.
     pub different: usize,
-    /// Images, their reconstructions, and drawn ones, as text.
+    /// Images, their reconstructions, and generated ones, as text.
     pub pictures: [String; 3],
 }
 
@@ -99,7 +100,7 @@ pub(crate) fn train(device: &Device, epochs: usize) -> Result<Outcome> {
     })
 }
 
-/// The digit of the font that an image is correlated with by 0.8 or more.
+/// Returns the digit of the font that an image has a correlation of at least 0.8 with.
 fn like_a_digit(image: &[f32]) -> Option<usize> {
     let correlation = |other: &[f32]| {
         let mean = |x: &[f32]| x.iter().sum::<f32>() / PIXELS as f32;
