@@ -8,7 +8,6 @@ use gradloom_core::philox::philox4x32;
 ///
 /// The sampler has no state: the offset of row r of a step is drawn by Philox, keyed by the seed, with the
 /// counter (step, r).
-/// counter (step, r).
 #[derive(Clone, Debug)]
 pub struct Batches {
     seed: u64,

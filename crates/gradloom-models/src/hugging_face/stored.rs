@@ -88,7 +88,6 @@ fn stored_in(model: &AnyModel) -> Option<Stored> {
 /// # Errors
 /// Returns an error if the tensors do not match the model, or the session keeps them in another
 /// reduced-precision format.
-/// When the tensors are not those of the model, or the session keeps them in another form of fewer bits.
 pub(super) fn load_stored(session: &Session<AnyModel>, weights: &Weights, stored: Stored) -> Result<()> {
     match stored_in(session.model()) {
         Some(own) if own != stored => {

@@ -184,7 +184,6 @@ impl Pages {
     ///
     /// # Errors
     /// Returns an error if the sequence is unknown.
-    /// When the sequence is unknown.
     pub fn end(&mut self, sequence: SequenceId) -> Result<(), PagesError> {
         self.truncate(sequence, 0)?;
         self.sequences.remove(&sequence);
