@@ -84,12 +84,12 @@ pub enum DataError {
         /// Description of the problem.
         reason: String,
     },
-    /// A file of another kind is named as a token file.
+    /// The file named as a token file is of another kind.
     #[error("{}: the file is {kind}, and no file of tokens", .path.display())]
     OtherKind {
         /// The file.
         path: PathBuf,
-        /// Its kind.
+        /// Kind of the file.
         kind: FileKind,
     },
     /// The file contains a token that is not in the vocabulary.

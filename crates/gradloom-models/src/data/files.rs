@@ -222,7 +222,6 @@ pub(super) fn matches(pattern: &str) -> Result<Vec<PathBuf>, DataError> {
     }
 }
 
-/// A search for files by a pattern.
 struct Search {
     /// One pattern per path component; `**` matches any number of folders.
     names: Vec<glob::Pattern>,

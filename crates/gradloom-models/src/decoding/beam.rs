@@ -10,11 +10,12 @@
 pub enum EarlyStopping {
     /// Ends once there are as many hypotheses as beams (`early_stopping=True`).
     Full,
-    /// In addition, the best running sequence must be worse than all hypotheses if it ended now
-    /// (`early_stopping=False`).
+    /// Like [`EarlyStopping::Full`], but only once the best running sequence, if it ended now, would score no
+    /// better than any hypothesis (`early_stopping=False`).
     #[default]
     Hopeless,
-    /// In addition, it must be worse at any length up to the maximum (`early_stopping="never"`).
+    /// Like [`EarlyStopping::Hopeless`], but only once this holds for every length up to the maximum
+    /// (`early_stopping="never"`).
     Never,
 }
 
@@ -111,7 +112,7 @@ pub struct Beams {
     hopeless: bool,
 }
 
-/// Largest value that rounding may produce for the logarithm of a probability.
+/// Tolerance for log-probabilities that rounding has made positive.
 const SLACK: f64 = 1e-3;
 
 impl Beams {
@@ -237,7 +238,7 @@ impl Beams {
         libm::pow(length as f64, self.options.length_penalty)
     }
 
-    /// Returns `true` if there are enough hypotheses and all of them are better than the best running
+    /// Returns `true` if there are enough hypotheses and none of them is worse than the best running
     /// sequence.
     fn is_hopeless(&self) -> bool {
         let patient =

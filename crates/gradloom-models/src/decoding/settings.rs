@@ -136,8 +136,8 @@ impl Sampling {
     /// Checks that tokens can be drawn with these settings.
     ///
     /// # Errors
-    /// Returns an error for the first setting that is out of range. Values are checked after conversion to
-    /// the f32 that devices compute with.
+    /// Returns an error for the first setting that is out of range. Temperatures, penalties and biases must
+    /// also be valid as f32, with which devices compute.
     pub fn validate(&self) -> Result<(), SamplingError> {
         let finite = |value: f64| (value as f32).is_finite();
         let check = |holds: bool, error: SamplingError| if holds { Ok(()) } else { Err(error) };

@@ -95,7 +95,8 @@ mod tests {
         let choice = |bytes| Choice { tokens: vec![0, 1], scored: 1, bytes };
         let question = |answer| Question { choices: [1, 4].map(choice).to_vec(), answer };
         let questions = [question(0), question(1), question(0), question(1)];
-        // The second choice is longer, so it has a lower sum but the same or a higher score per byte.
+        // The second choice is longer: in the first two questions, it has the lower sum but the higher score
+        // per byte.
         let scores = [vec![-2.0, -4.0], vec![-2.0, -4.0], vec![-1.0, -4.0], vec![f64::NAN, -1.0]];
         let accuracy = Accuracy::of(&questions, &scores);
         // Of the equal -1 and -4/4, the first counts. Nothing compares greater than NaN.

@@ -33,7 +33,7 @@ impl Question {
     ///
     /// # Errors
     /// Returns an error if the tokenizer cannot encode a text, if nothing precedes a choice, or if a text has
-    /// more than `context + 1` tokens. The last token need not be read.
+    /// more than `context + 1` tokens; the last one is not read.
     pub fn new(
         item: &Item,
         tokenizer: &dyn Tokenizer,

@@ -13,7 +13,7 @@ impl Generator {
     ///
     /// # Errors
     /// Returns an error if the options are invalid, if the prompt followed by `most` tokens exceeds the
-    /// context, if there are too few blocks, or if the device reports one.
+    /// context, if there are too few blocks, or if the device fails.
     pub fn beams(&mut self, prompt: &[i32], options: BeamOptions) -> Result<Vec<Hypothesis>> {
         self.check_text(prompt, options.most)?;
         let mut beams = Beams::new(options).map_err(refused)?;

@@ -47,7 +47,7 @@ impl Generator {
     /// # Errors
     /// Returns an error in the same cases as [`Generator::add`], for either model; if log-probabilities are
     /// requested; if no token can be drawn; if there are too few blocks in addition to those of the requests;
-    /// or if the device reports one.
+    /// or if the device fails.
     pub fn speculate(
         &mut self,
         draft: &mut Generator,

@@ -22,9 +22,9 @@ pub struct GeneratorOptions {
     pub vocabulary: Option<usize>,
     /// True if the step for the next tokens is queued before the tokens of the previous step are read. This
     /// keeps the device busy, but computes one token too many for a text that ends with one of
-    /// [`Request::ends`](super::Request::ends). `None` for true if the device works concurrently with the
-    /// host. No step is queued ahead while prompts are read, or while an active request has penalties, for
-    /// which the host must count tokens.
+    /// [`Request::ends`](super::Request::ends). `None` means true if the device works concurrently with the
+    /// host, and false otherwise. No step is queued ahead while prompts are read, or while an active request
+    /// has penalties, for which the host must count tokens.
     pub ahead: Option<bool>,
     /// Name of the pool's states in the session's store. Generators of the same session need different names.
     pub name: String,

@@ -42,7 +42,7 @@ impl Request {
     }
 }
 
-/// Identifier of a request within its generator. Later requests have greater ones.
+/// Identifier of a request within its generator. Ids increase with each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub(super) u64);
 

@@ -234,8 +234,8 @@ impl Generator {
     /// there is no work.
     ///
     /// # Errors
-    /// Returns an error if the device reports one. Requests are unchanged and the step can be retried, which
-    /// also returns the events that occurred before the error.
+    /// Returns an error if the device fails. Requests are unchanged and the step can be retried, which also
+    /// returns the events that occurred before the error.
     pub fn step(&mut self) -> Result<Vec<Event>> {
         let tokens = match self.ahead.take() {
             Some(ahead) => Some(ahead),
@@ -369,7 +369,6 @@ impl Generator {
         })
     }
 
-    /// Returns the number of texts in memory.
     fn running(&self) -> usize {
         self.running.len()
     }

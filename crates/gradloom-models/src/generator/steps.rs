@@ -42,7 +42,6 @@ pub(super) struct UnderWay {
     rows: Vec<Option<RowUnderWay>>,
 }
 
-/// A row of a queued step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowUnderWay {
     id: RequestId,
@@ -145,7 +144,7 @@ impl Generator {
         Ok(())
     }
 
-    /// Reverts a step after waiting for its end, ignoring its result.
+    /// Waits for a step to end, ignores its result and reverts its effects.
     pub(super) fn take_back(&mut self, under_way: &UnderWay) {
         // The caller retries the step and gets the error then.
         let _ = under_way.step.result();

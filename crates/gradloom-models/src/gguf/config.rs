@@ -125,7 +125,6 @@ impl Gguf {
         }))
     }
 
-    /// Returns the number of query heads of a Llama model.
     pub(super) fn query_heads(&self) -> Result<usize> {
         self.size("llama.attention.head_count")
     }

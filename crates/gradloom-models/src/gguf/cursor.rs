@@ -6,7 +6,6 @@
 /// Description of an error in the bytes, used at the end of a message.
 pub(super) type Fault = String;
 
-/// A read position in a byte slice.
 #[derive(Clone)]
 pub(super) struct Cursor<'a> {
     bytes: &'a [u8],
@@ -22,7 +21,6 @@ impl<'a> Cursor<'a> {
         self.at
     }
 
-    /// Returns the number of remaining bytes.
     pub(super) fn left(&self) -> usize {
         self.bytes.len().saturating_sub(self.at)
     }

@@ -1,7 +1,7 @@
 //! Pre-tokenizers of byte-level BPEs, by llama.cpp's names.
 //!
 //! In: the value of `tokenizer.ggml.pre`. Out: [`Words`]. Always holds: the patterns are those in the
-//! tokenizer.json of the named models, or llama.cpp's own if it differs.
+//! tokenizer.json of the named models, or llama.cpp's own where they differ.
 
 /// A pre-tokenizer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

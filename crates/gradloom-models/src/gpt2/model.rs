@@ -33,7 +33,8 @@ pub struct Gpt2 {
     checkpoint_blocks: bool,
 }
 
-/// A transformer block: attention and an MLP, each applied to the normalized input and added to it.
+/// A transformer block: attention, then an MLP, each preceded by a normalization and with a residual
+/// connection around both.
 #[derive(Debug, Module)]
 pub struct Block {
     /// Layer normalization before attention.

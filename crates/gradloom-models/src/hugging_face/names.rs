@@ -15,7 +15,8 @@ pub(super) fn full_name(model: &AnyModel, name: &str) -> String {
     name_in_file(matches!(model, AnyModel::Llama(_)), true, name)
 }
 
-/// Returns the name of a parameter in a file whose names do, or do not, have the prefix.
+/// Returns the name of a parameter in a file. `has_prefix` is true if names in the file begin with the base
+/// model's prefix.
 fn name_in_file(is_llama: bool, has_prefix: bool, name: &str) -> String {
     match is_llama {
         _ if name == HEAD => name.to_string(),

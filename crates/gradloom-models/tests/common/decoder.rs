@@ -64,7 +64,6 @@ impl<'s, M: LanguageModel> Decoder<'s, M> {
         Ok(decoder)
     }
 
-    /// Returns the number of tokens in the text.
     pub(crate) fn length(&self) -> usize {
         let bytes = self.session.store().read(self.cache.length.name().unwrap()).unwrap();
         i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize
@@ -92,7 +91,6 @@ impl<'s, M: LanguageModel> Decoder<'s, M> {
         }
     }
 
-    /// Clears the text.
     pub(crate) fn reset(&mut self) {
         self.session.reset_states(&self.cache.name).unwrap();
     }

@@ -391,7 +391,6 @@ fn new_parameters_need_new_keys_and_values() {
     assert_eq!(texts[0].0, alone(&session, &so_far, 21, &request));
 }
 
-/// Multiplies f32 elements by a factor.
 fn scale(bytes: &mut [u8], factor: f32) {
     for element in bytes.as_chunks_mut::<4>().0 {
         *element = (f32::from_le_bytes(*element) * factor).to_le_bytes();

@@ -21,7 +21,6 @@ fn value(ty: u32, bytes: &[u8]) -> Vec<u8> {
     [&ty.to_le_bytes()[..], bytes].concat()
 }
 
-/// Returns an array of elements of the given type.
 pub(crate) fn array(ty: u32, elements: &[Vec<u8>]) -> Vec<u8> {
     [&ty.to_le_bytes()[..], &(elements.len() as u64).to_le_bytes(), &elements.concat()].concat()
 }
@@ -86,7 +85,6 @@ impl Builder {
         self.tensor(name, dimensions, TensorType::F32, &bytes)
     }
 
-    /// Returns the bytes of the file.
     pub(crate) fn build(&self) -> Vec<u8> {
         let counts = [self.infos.len() as u64, self.entries.len() as u64].map(u64::to_le_bytes).concat();
         let version = self.version.to_le_bytes();

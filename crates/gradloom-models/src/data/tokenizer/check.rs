@@ -73,7 +73,7 @@ fn steps(part: &Value, name: &str) -> usize {
     1 + part[name].as_array().into_iter().flatten().map(|step| steps(step, name)).sum::<usize>()
 }
 
-/// Returns an upper bound on the factor by which a normalizer lengthens a text.
+/// Estimates the largest factor by which a normalizer lengthens a text.
 fn growth(normalizer: &Value) -> f64 {
     let length = |text: &Value| text.as_str().map_or(0, str::len);
     if let Some(steps) = normalizer["normalizers"].as_array() {

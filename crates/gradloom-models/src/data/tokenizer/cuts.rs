@@ -60,9 +60,10 @@ enum Joint {
 /// A step of normalization.
 #[derive(Debug)]
 enum Normal {
-    /// Composes characters.
+    /// Canonical composition (NFC).
     Compose,
-    /// Leaves printable ASCII unchanged, except that `lower` makes it lowercase.
+    /// A step that leaves printable ASCII unchanged, except that `lower` makes it lowercase. Its effect on
+    /// other characters is unknown.
     Ascii {
         lower: bool,
     },
@@ -72,7 +73,6 @@ enum Normal {
         to: String,
     },
     ReplaceMatches(Pattern),
-    /// Prepends a character to the text.
     Prepend(char),
     Strip {
         left: bool,
@@ -83,7 +83,7 @@ enum Normal {
 /// A step of splitting a text into words.
 #[derive(Debug)]
 enum Words {
-    /// Splits at the matches of a pattern, or into the matches.
+    /// Splits before and after each match of a pattern.
     Split(Pattern),
     /// Represents bytes as characters, after prepending a space if `prefix` is set.
     Bytes {

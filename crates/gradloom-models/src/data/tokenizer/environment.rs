@@ -14,7 +14,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Limit on the steps of a template. Rendering a few messages takes hundreds.
 const STEPS: u64 = 10_000_000;
 
-/// Renders a template with the given variables and current time.
 pub(super) fn rendered(template: &str, variables: Value, now: SystemTime) -> Result<String, Fault> {
     caught(|| {
         let template = jinja::readable(template)?;

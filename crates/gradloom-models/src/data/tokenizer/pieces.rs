@@ -58,7 +58,6 @@ impl Spelling {
         }
     }
 
-    /// Returns the bytes of a token.
     pub(super) fn bytes(self, token: &str) -> Vec<u8> {
         match self {
             Self::Bytes => {
@@ -72,7 +71,6 @@ impl Spelling {
         }
     }
 
-    /// Returns the placeholder for a space.
     pub(super) fn space(self) -> char {
         match self {
             Self::Bytes => character_of(b' '),

@@ -4,7 +4,7 @@
 //! log-probabilities if requested. Always holds: a row's token depends only on its own logits, settings, seed
 //! and position; it is the token that [`Sampling::choose`] returns, unless rounding to f32 moves a logit or
 //! the draw across a threshold. The host computes the random word from seed and position: traced, its ten
-//! rounds would take more ops than the rest of the sampling, and more than many a model.
+//! rounds would take more ops than the rest of the sampling and than many models.
 //!
 //! Nothing is sorted. Top-k and top-p are thresholds on the distance from the largest logit, and the draw is
 //! a threshold on the id. Each is found by bisection, with one pass over the row per bit: for 50,257 tokens
@@ -76,8 +76,8 @@ pub struct Logprobs {
     pub ids: Tensor,
 }
 
-/// Minimum of temperatures above 0. With it, any difference between two logits already excludes the lower
-/// one.
+/// Smallest positive temperature. At it, any difference between two logits makes the lower one's probability
+/// negligible.
 const LEAST_TEMPERATURE: f64 = 1e-30;
 
 impl Sampling {

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct SequenceId(u64);
 
 impl SequenceId {
-    /// Returns a new unique id.
     pub(super) fn fresh() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))

@@ -22,7 +22,6 @@ impl Random {
     }
 }
 
-/// Returns pages with this capacity.
 fn pages(capacity: usize, block_size: usize) -> Pages {
     Pages::new(capacity + 1, block_size).unwrap()
 }
