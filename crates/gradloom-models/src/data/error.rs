@@ -10,48 +10,48 @@ pub enum DataError {
     /// No file or folder exists at the path.
     #[error("{}: no such file or folder", .path.display())]
     Missing {
-        /// The path as given.
+        /// Path as given.
         path: PathBuf,
     },
     /// No file matches the pattern.
     #[error("{pattern}: no file matches")]
     NoMatch {
-        /// The pattern as given.
+        /// Pattern as given.
         pattern: String,
     },
     /// The pattern is malformed.
     #[error("{pattern}: not a pattern: {reason}")]
     Pattern {
-        /// The pattern as given.
+        /// Pattern as given.
         pattern: String,
-        /// The problem and its position.
+        /// Description of the problem, with its position.
         reason: String,
     },
     /// The operating system reported an error when the file or folder was read.
     #[error("{}: cannot be read: {source}", .path.display())]
     Unreadable {
-        /// The file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// The error of the operating system.
+        /// Error reported by the operating system.
         source: std::io::Error,
     },
     /// The path leads to a pipe, socket or device, which may be endless and cannot be read again when a run
     /// is resumed.
     #[error("{}: neither a file nor a folder", .path.display())]
     NoFile {
-        /// The path as given.
+        /// Path as given.
         path: PathBuf,
     },
     /// The file is empty.
     #[error("{}: the file is empty", .path.display())]
     Empty {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
     /// The file is not text.
     #[error("{}: the file is not text ({evidence})", .path.display())]
     Binary {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Evidence that the file is not text.
         evidence: String,
@@ -59,7 +59,7 @@ pub enum DataError {
     /// The folder or pattern contains files, but none of them is text.
     #[error("{}: no text in it ({files} files, all of them empty or not text)", .path.display())]
     NoText {
-        /// The folder or pattern as given.
+        /// Folder or pattern as given.
         path: PathBuf,
         /// Number of files found.
         files: usize,
@@ -71,7 +71,7 @@ pub enum DataError {
         part: &'static str,
         /// Number of tokens present.
         tokens: usize,
-        /// The model's context length.
+        /// Context length of the model.
         context: usize,
         /// Number of tokens needed.
         needed: usize,
@@ -79,7 +79,7 @@ pub enum DataError {
     /// The token file is truncated or has another format.
     #[error("{}: {reason}", .path.display())]
     Shard {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Description of the problem.
         reason: String,
@@ -87,7 +87,7 @@ pub enum DataError {
     /// The file named as a token file is of another kind.
     #[error("{}: the file is {kind}, and no file of tokens", .path.display())]
     OtherKind {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Kind of the file.
         kind: FileKind,
@@ -98,11 +98,11 @@ pub enum DataError {
         .path.display()
     )]
     Token {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Position of the token in the file.
         position: usize,
-        /// The token.
+        /// Id of the token.
         token: u32,
         /// Size of the vocabulary.
         vocabulary: usize,
@@ -110,7 +110,7 @@ pub enum DataError {
     /// The list of paths mixes text files and token files.
     #[error("{}: a file of tokens among files of text", .path.display())]
     Mixed {
-        /// The first path of the other kind.
+        /// First path of the other kind.
         path: PathBuf,
     },
 }

@@ -34,7 +34,7 @@ pub fn load<P: AsRef<str>>(paths: &[P]) -> Result<Text, DataError> {
 /// A file that may be text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextFile {
-    /// The file's path.
+    /// Path of the file.
     pub path: PathBuf,
     /// True if the file was named directly rather than found in a folder or by a pattern.
     pub named: bool,

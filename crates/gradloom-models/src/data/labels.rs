@@ -74,7 +74,7 @@ pub enum LabelError {
     Class {
         /// Index of the target, counted over all rows.
         position: usize,
-        /// The target.
+        /// Invalid target.
         target: i32,
         /// Number of classes.
         classes: usize,
@@ -84,13 +84,13 @@ pub enum LabelError {
     Share {
         /// Name of the fraction.
         what: &'static str,
-        /// The given value.
+        /// Given value.
         share: f64,
     },
     /// The mask token is not in the vocabulary, or the vocabulary does not fit in `i32`.
     #[error("the mask token {mask} is not within a vocabulary of {vocabulary}")]
     Mask {
-        /// The token.
+        /// Id of the token.
         mask: i32,
         /// Size of the vocabulary.
         vocabulary: usize,

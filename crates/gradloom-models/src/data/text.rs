@@ -18,7 +18,7 @@ pub struct Text {
 /// A file in a folder or pattern that was skipped because it is empty or not text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Skipped {
-    /// The path of the file.
+    /// Path of the file.
     pub path: PathBuf,
     /// Reason for skipping the file.
     pub reason: String,

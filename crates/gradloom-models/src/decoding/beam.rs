@@ -64,7 +64,7 @@ pub enum BeamError {
         row: usize,
         /// Id of the token.
         token: usize,
-        /// The invalid value.
+        /// Invalid value.
         value: f64,
     },
 }

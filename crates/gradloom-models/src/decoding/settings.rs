@@ -85,15 +85,15 @@ pub enum SamplingError {
     /// A bias is NaN or positive infinity.
     #[error("the bias {value} of token {token} is neither finite nor -inf")]
     Bias {
-        /// The token.
+        /// Id of the token.
         token: i32,
-        /// The bias.
+        /// Value of the bias.
         value: f64,
     },
     /// A bias is for a token outside the vocabulary.
     #[error("a bias for token {token}, and the model has {vocabulary} tokens")]
     BiasToken {
-        /// The token.
+        /// Id of the token.
         token: i32,
         /// Size of the vocabulary.
         vocabulary: usize,
@@ -103,7 +103,7 @@ pub enum SamplingError {
     NotFinite {
         /// Id of the first such token.
         token: usize,
-        /// The logit.
+        /// Value of the logit.
         value: f32,
     },
     /// Every logit is `-inf`, from the model or because of its bias.

@@ -52,25 +52,25 @@ pub enum ItemError {
     /// The file cannot be read or is not UTF-8.
     #[error("{}: cannot be read: {source}", .path.display())]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The error of the operating system.
+        /// Error reported by the operating system.
         source: std::io::Error,
     },
     /// The file contains no question.
     #[error("{}: there is no question in it", .path.display())]
     Empty {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
     /// A line is invalid.
     #[error("{}: line {line}: {problem}", .path.display())]
     Line {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The line number, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// The problem with the line.
+        /// Problem with the line.
         problem: LineProblem,
     },
 }
@@ -99,7 +99,7 @@ pub enum LineProblem {
     /// The answer is not the index of a choice.
     #[error("the answer is {answer}, and the choices are 0 to {last}")]
     Answer {
-        /// The given answer.
+        /// Given answer.
         answer: usize,
         /// Index of the last choice.
         last: usize,
@@ -120,7 +120,7 @@ pub enum LineProblem {
         choice: usize,
         /// Number of tokens of the context and the choice.
         tokens: usize,
-        /// The model's context length.
+        /// Context length of the model.
         context: usize,
     },
 }

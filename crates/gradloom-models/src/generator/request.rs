@@ -57,16 +57,16 @@ impl fmt::Display for RequestId {
 pub enum Event {
     /// The next token.
     Token {
-        /// Request that the token belongs to.
+        /// Id of the request that the token belongs to.
         request: RequestId,
-        /// The token.
+        /// Id of the token.
         token: i32,
         /// Log-probabilities, if [`Request::logprobs`] requests them.
         logprobs: Option<TokenLogprobs>,
     },
     /// The request has ended and is removed.
     Finished {
-        /// The request.
+        /// Id of the request.
         request: RequestId,
         /// Reason why the text ended.
         finish: Finish,

@@ -47,9 +47,9 @@ pub enum TextEvent {
     /// The next token, and the text that it completes. The text is empty while a character is incomplete or a
     /// stop string may have begun.
     Token {
-        /// Request that the token belongs to.
+        /// Id of the request that the token belongs to.
         request: RequestId,
-        /// The token.
+        /// Id of the token.
         token: i32,
         /// Text that follows the text returned before.
         text: String,
@@ -58,7 +58,7 @@ pub enum TextEvent {
     },
     /// The request has ended and is removed.
     Finished {
-        /// The request.
+        /// Id of the request.
         request: RequestId,
         /// Text that was held back.
         text: String,

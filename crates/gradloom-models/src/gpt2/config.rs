@@ -78,15 +78,15 @@ pub enum ConfigError {
     /// The number of heads does not divide the width.
     #[error("width {width} is not divisible by {heads} heads")]
     HeadsDoNotDivideWidth {
-        /// The configured width.
+        /// Configured width.
         width: usize,
-        /// The configured number of heads.
+        /// Configured number of heads.
         heads: usize,
     },
     /// The dropout is not in `0..1`.
     #[error("dropout {dropout} is not in 0..1")]
     Dropout {
-        /// The configured dropout.
+        /// Configured dropout.
         dropout: f64,
     },
     /// A tensor would have more elements than an `i32` can index, or the model more bytes than the address
@@ -101,13 +101,13 @@ pub enum ConfigError {
     /// The epsilon is not positive and finite.
     #[error("epsilon {epsilon} is not a number above 0")]
     Epsilon {
-        /// The configured epsilon.
+        /// Configured epsilon.
         epsilon: f64,
     },
     /// The model has more layers than can be compiled in reasonable time.
     #[error("{layers} layers are more than the {MOST_LAYERS} that can be compiled")]
     TooDeep {
-        /// The configured number of layers.
+        /// Configured number of layers.
         layers: usize,
     },
 }

@@ -9,43 +9,43 @@ pub enum TokenizerError {
     /// No file or folder exists at the path.
     #[error("{}: no such file or folder", .path.display())]
     Missing {
-        /// The path as given.
+        /// Path as given.
         path: PathBuf,
     },
     /// The folder contains no tokenizer.
     #[error("{}: no tokenizer in this folder", .path.display())]
     NoTokenizer {
-        /// The folder.
+        /// Path of the folder.
         path: PathBuf,
     },
     /// The operating system reported an error when a file was read.
     #[error("{}: cannot be read: {source}", .path.display())]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The error of the operating system.
+        /// Error reported by the operating system.
         source: std::io::Error,
     },
     /// The file is malformed or of another kind.
     #[error("{name}: {reason}")]
     Malformed {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// The problem and its position.
+        /// Description of the problem, with its position.
         reason: String,
     },
     /// The file is JSON but not a tokenizer.json.
     #[error("{name}: it has no `model`: it is no tokenizer.json")]
     OtherJson {
-        /// The file.
+        /// Name of the file.
         name: String,
     },
     /// The file is valid but uses an unsupported feature.
     #[error("{name}: {what} is not supported")]
     Unsupported {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// The unsupported feature.
+        /// Name of the unsupported feature.
         what: String,
     },
     /// The text is not valid UTF-8 and the tokenizer has no token for the invalid byte.
@@ -53,9 +53,9 @@ pub enum TokenizerError {
         "{name} has no token for the byte {byte:#04x} at offset {offset} of the text, which is not UTF-8"
     )]
     NoByte {
-        /// The tokenizer.
+        /// Name of the tokenizer.
         name: String,
-        /// The byte.
+        /// Invalid byte.
         byte: u8,
         /// Offset of the byte in the text.
         offset: u64,
@@ -63,7 +63,7 @@ pub enum TokenizerError {
     /// The tokenizer cannot encode the text.
     #[error("{name} cannot encode the text: {reason}")]
     Encode {
-        /// The tokenizer.
+        /// Name of the tokenizer.
         name: String,
         /// Reason reported by the tokenizer.
         reason: String,
@@ -71,15 +71,15 @@ pub enum TokenizerError {
     /// The `tokenizers` crate panicked while encoding the text.
     #[error("{name} cannot encode the text: the crate `tokenizers` panics: {reason}")]
     Panicked {
-        /// The tokenizer.
+        /// Name of the tokenizer.
         name: String,
-        /// The panic message.
+        /// Message of the panic.
         reason: String,
     },
     /// The text cannot be cut and is too long to be encoded whole.
     #[error("{name} cannot encode the text: {reason}")]
     Uncut {
-        /// The tokenizer.
+        /// Name of the tokenizer.
         name: String,
         /// Description of the problem, including the limit.
         reason: String,
@@ -87,15 +87,15 @@ pub enum TokenizerError {
     /// The tokenizer has no chat template.
     #[error("{name} has no chat template")]
     NoTemplate {
-        /// The tokenizer.
+        /// Name of the tokenizer.
         name: String,
     },
     /// The chat template is malformed or rejects the messages.
     #[error("the chat template of {name}: {reason}")]
     Template {
-        /// The tokenizer.
+        /// Name of the tokenizer.
         name: String,
-        /// The problem and its line.
+        /// Description of the problem, with its line.
         reason: String,
     },
     /// A tokenizer with this vocabulary size cannot be trained.

@@ -37,13 +37,13 @@ pub enum PagesError {
     /// The sequence does not exist.
     #[error("{sequence} does not exist here: it has ended, or belongs to other pages")]
     Unknown {
-        /// The given id.
+        /// Id as given.
         sequence: SequenceId,
     },
     /// The sequence has less reserved space than tokens are committed or computed.
     #[error("{sequence} has room for {room} more tokens, not for {tokens}")]
     NoRoom {
-        /// The sequence.
+        /// Id of the sequence.
         sequence: SequenceId,
         /// Number of tokens given.
         tokens: usize,
@@ -53,7 +53,7 @@ pub enum PagesError {
     /// The new length exceeds that of the sequence.
     #[error("{sequence} has {length} tokens and cannot be cut to {wanted}")]
     TooShort {
-        /// The sequence.
+        /// Id of the sequence.
         sequence: SequenceId,
         /// Number of tokens of the sequence.
         length: usize,
@@ -63,7 +63,7 @@ pub enum PagesError {
     /// The sequence occurs in two rows of a batch, which would write to the same positions.
     #[error("{sequence} is in the batch twice")]
     Twice {
-        /// The sequence.
+        /// Id of the sequence.
         sequence: SequenceId,
     },
     /// The batch does not fit in its shape.
