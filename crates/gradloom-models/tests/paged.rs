@@ -1,4 +1,4 @@
-//! Texts in the pages of one pool get the same logits as each gets alone.
+//! Texts that share the pages of one pool get the same logits as when each is computed alone.
 
 #[path = "common/decoder.rs"]
 mod decoder;

@@ -140,8 +140,10 @@ pub fn masked(mut targets: Vec<i32>, counts: &[bool]) -> Result<Vec<i32>, LabelE
 }
 
 /// Returns the next token of each position, masked unless it belongs to the row's completion rather than to
-/// its prompt or padding. Each completion is a range of token positions within its row. The token at position
-/// 0 is never a target because no token precedes it.
+/// its prompt or padding.
+///
+/// Each completion is a range of token positions within its row. The token at position 0 is never a target
+/// because no token precedes it.
 ///
 /// # Errors
 /// Returns an error if the ids are not whole rows of `time` tokens, if there is not one completion per row,
@@ -232,7 +234,7 @@ impl MaskedTokens {
         Ok(Self { rate, ..self })
     }
 
-    /// Excludes these tokens, such as padding and separators, from the choice.
+    /// Excludes these tokens, such as padding and separators, from being chosen.
     #[must_use]
     pub fn spare(self, tokens: &[i32]) -> Self {
         Self { spared: tokens.to_vec(), ..self }

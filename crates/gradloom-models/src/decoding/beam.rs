@@ -138,9 +138,11 @@ impl Beams {
         &self.running
     }
 
-    /// Extends the running sequences by one token. `log_probabilities` has a row for each running sequence,
-    /// with the log-probability of each token. Returns the sequences that now run, in order, or none if the
-    /// search has ended. A token with log-probability `-inf` is never chosen.
+    /// Extends the running sequences by one token.
+    ///
+    /// `log_probabilities` has a row for each running sequence, with the log-probability of each token.
+    /// Returns the sequences that now run, in order, or none if the search has ended. A token with
+    /// log-probability `-inf` is never chosen.
     ///
     /// # Errors
     /// Returns an error without changing the search if the values are not whole rows, or one is NaN or

@@ -2,8 +2,9 @@
 
 /// Returns the natural logarithms of the softmax probabilities of the logits, without temperature and
 /// truncation: that of `token`, or NaN if it is out of range, and those of the `n` most likely tokens with
-/// their ids, in descending order. Of equal logits, the lower id comes first. NaN ranks above all numbers and
-/// makes all results NaN.
+/// their ids, in descending order.
+///
+/// Of equal logits, the lower id comes first. NaN ranks above all numbers and makes all results NaN.
 pub fn logprobs(logits: &[f32], token: usize, n: usize) -> (f64, Vec<(usize, f64)>) {
     let values: Vec<f64> = logits.iter().map(|&logit| logit.into()).collect();
     let most = values.iter().copied().fold(f64::NEG_INFINITY, |a, b| if a > b || a.is_nan() { a } else { b });

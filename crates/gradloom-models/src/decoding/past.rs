@@ -32,6 +32,7 @@ impl Past {
 
     /// Returns a row of `past` for [`Choices::choose`](super::Choices::choose): for each token of the
     /// vocabulary, twice the number of its occurrences in the output, plus one if it occurs in the prompt.
+    ///
     /// Tokens outside the vocabulary are omitted.
     pub fn row(&self, vocabulary: usize) -> Vec<i32> {
         let mut row = vec![0; vocabulary];

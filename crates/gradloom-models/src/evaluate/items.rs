@@ -152,9 +152,11 @@ const LIKE: &str =
 /// Maximum size of a file of questions in bytes.
 const LARGEST: u64 = 1 << 30;
 
-/// Reads a file of questions, with one JSON object per line. Its keys are `context` (or `question`, or
-/// HellaSwag's `ctx`), `choices` (or `endings`) and `answer` (or `label`), which is the index of the right
-/// choice, as a number or a string. Other keys and empty lines are ignored.
+/// Reads a file of questions, with one JSON object per line.
+///
+/// The keys of an object are `context` (or `question`, or HellaSwag's `ctx`), `choices` (or `endings`) and
+/// `answer` (or `label`), which is the index of the right choice, as a number or a string. Other keys and
+/// empty lines are ignored.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read or contains no question, or for the first invalid line.

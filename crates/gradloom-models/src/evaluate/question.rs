@@ -25,9 +25,10 @@ pub struct Choice {
 
 impl Question {
     /// Encodes a question: the token `beginning`, if any, then the context, a space unless there is
-    /// whitespace on either side, and the choice. As in lm-evaluation-harness, context and choice are encoded
-    /// as one text; whitespace at the end of the context and tokens that span the boundary belong to the
-    /// choice.
+    /// whitespace on either side, and the choice.
+    ///
+    /// As in lm-evaluation-harness, context and choice are encoded as one text; whitespace at the end of the
+    /// context and tokens that span the boundary belong to the choice.
     ///
     /// If the context is empty and there is no `beginning`, the end-of-text token takes its place.
     ///

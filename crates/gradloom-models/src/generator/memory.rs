@@ -95,7 +95,8 @@ impl Memory {
         self.session.is_gpu()
     }
 
-    /// Starts a sequence that contains the cached prefix of the tokens, or nothing unless `shares` is set.
+    /// Begins a sequence. If `shares` is set, it contains the longest cached prefix of `tokens`; otherwise it
+    /// is empty and private.
     pub(super) fn begin(&mut self, tokens: &[i32], shares: bool) -> SequenceId {
         if shares { self.pages.begin(tokens).sequence } else { self.pages.begin_private() }
     }

@@ -53,7 +53,7 @@ impl Form {
     }
 }
 
-/// Compiler of programs for a session, independent of the type of its model.
+/// A compiler of programs for a session, independent of the type of its model.
 pub(super) trait Programs: Send {
     fn sizes(&self) -> Sizes;
 

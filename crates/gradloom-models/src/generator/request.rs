@@ -101,7 +101,7 @@ pub enum Finish {
     Length,
     /// The text exceeds the model's context and does not [roll](Request::rolls).
     Context,
-    /// The stop string with this index was found. Only for texts of a
+    /// The stop string with this index was found. Occurs only in texts of a
     /// [`TextGenerator`](super::TextGenerator).
     Stop(usize),
     /// A logit is NaN or positive infinity, or every token is excluded.

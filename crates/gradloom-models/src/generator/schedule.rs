@@ -229,9 +229,10 @@ impl Generator {
         Ok(())
     }
 
-    /// Continues each text by one token and some prompts by a chunk. This takes up to two steps on the
-    /// device, and one that is queued ahead ([`GeneratorOptions::ahead`]). Returns the new events, or none if
-    /// there is no work.
+    /// Continues each text by one token and some prompts by a chunk.
+    ///
+    /// This takes up to two steps on the device, and one that is queued ahead ([`GeneratorOptions::ahead`]).
+    /// Returns the new events, or none if there is no work.
     ///
     /// # Errors
     /// Returns an error if the device fails. Requests are unchanged and the step can be retried, which also
@@ -407,8 +408,8 @@ impl Generator {
         wanted && !self.wanted.keys().any(|wanted| wanted.has_penalties)
     }
 
-    /// Queues a step that continues each text with one missing token, and, after the queued step `behind`,
-    /// also the texts that get a token from it.
+    /// Queues a step that continues each text with exactly one missing token. If there is a queued step
+    /// `behind`, the new step also continues the texts whose next token that one chooses.
     fn queue_tokens(&mut self, behind: Option<&UnderWay>) -> Result<Option<UnderWay>> {
         let context = self.memory.context();
         let goes_on = |text: &Text| text.generated() + 1 < text.request.most && text.seen().len() < context;

@@ -84,9 +84,10 @@ impl TextEvent {
 }
 
 impl<'t> TextGenerator<'t> {
-    /// Creates a text generator. If the model's vocabulary is larger than the tokenizer's, restrict the
-    /// generator to the tokenizer's with
-    /// [`GeneratorOptions::vocabulary`](super::GeneratorOptions::vocabulary).
+    /// Creates a text generator.
+    ///
+    /// If the model's vocabulary is larger than the tokenizer's, restrict the generator to the tokenizer's
+    /// with [`GeneratorOptions::vocabulary`](super::GeneratorOptions::vocabulary).
     pub fn new(generator: Generator, tokenizer: &'t dyn Tokenizer) -> Self {
         Self { generator, tokenizer, streams: BTreeMap::new() }
     }

@@ -13,7 +13,7 @@ use std::f64::consts::TAU;
 /// Divisors of the rotation frequencies, one per pair; llama.cpp's representation of Llama 3's scaling.
 pub(super) const ROPE_FACTORS: &str = "rope_freqs.weight";
 
-/// Sampling settings: keys of transformers and of the metadata.
+/// Keys of sampling settings in transformers, and in the metadata.
 const SAMPLING: [(&str, &str); 5] = [
     ("temperature", "temp"),
     ("top_k", "top_k"),

@@ -82,8 +82,10 @@ impl Gpt2 {
     }
 
     /// Checkpoints every block: training stores only the blocks' inputs and recomputes the rest for the
-    /// gradients. This takes about a third more computation for a fraction of the memory. The results are
-    /// bit-identical. See [`checkpoint`].
+    /// gradients.
+    ///
+    /// This takes about a third more computation for a fraction of the memory. The results are bit-identical.
+    /// See [`checkpoint`].
     pub fn checkpoint_blocks(mut self) -> Self {
         self.checkpoint_blocks = true;
         self
@@ -102,8 +104,10 @@ impl Gpt2 {
     }
 
     /// Like [`forward`](Self::forward), but with explicit `positions`, i32 `[time]` or `[batch, time]`, below
-    /// the context length. Positions only select the learned embeddings; they do not affect the causal mask,
-    /// by which each token attends to itself and those before it in its row.
+    /// the context length.
+    ///
+    /// Positions only select the learned embeddings; they do not affect the causal mask, by which each token
+    /// attends to itself and those before it in its row.
     #[track_caller]
     pub fn forward_at(&self, ids: Tensor, positions: Tensor) -> Tensor {
         self.logits(self.hidden(ids, positions, &mut causal))

@@ -43,9 +43,10 @@ pub struct Generation {
 }
 
 impl Generation {
-    /// Reads the settings from the file in a folder or, without that file, from `config.json`. If the file
-    /// exists, `config.json` is ignored: as in `from_pretrained` of transformers, a token that is missing or
-    /// null in the file is none.
+    /// Reads the settings from the file in a folder or, without that file, from `config.json`.
+    ///
+    /// If the file exists, `config.json` is ignored: as in `from_pretrained` of transformers, a token that is
+    /// missing or null in the file is none.
     ///
     /// # Errors
     /// Returns an error if the file exists but cannot be read, or is not a JSON object.

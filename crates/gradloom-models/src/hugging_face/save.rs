@@ -40,9 +40,10 @@ struct Parameter {
 }
 
 /// Writes the model of a session as a folder of transformers: `config.json`, and `model.safetensors` or
-/// several files with their index. The folder is created if necessary. Existing files are replaced one after
-/// the other, and an interrupted process leaves a mixture of old and new ones, so write to a new folder and
-/// rename it afterwards.
+/// several files with their index.
+///
+/// The folder is created if necessary. Existing files are replaced one after the other, and an interrupted
+/// process leaves a mixture of old and new ones, so write to a new folder and rename it afterwards.
 ///
 /// # Errors
 /// Returns an error if a file cannot be written, or on the null device, which stores no parameters.

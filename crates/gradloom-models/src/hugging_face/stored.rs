@@ -51,7 +51,9 @@ pub(super) fn stored_of(config: &Value, path: &str) -> Result<Option<Stored>> {
 
 /// Writes the model of a session with matrices of reduced precision, as set by
 /// [`store_matrices`](gradloom_core::nn::store_matrices), as a folder that [`Folder`](super::Folder) can
-/// read. The folder is created if necessary, and existing files of a model are replaced. `extra` contains
+/// read.
+///
+/// The folder is created if necessary, and existing files of a model are replaced. `extra` contains
 /// additional keys of the configuration.
 ///
 /// # Errors

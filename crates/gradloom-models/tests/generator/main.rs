@@ -1,4 +1,5 @@
-//! Requests to one generator: each gets the same tokens as alone, and no memory is leaked.
+//! Concurrent requests to one generator: each gets the same tokens as when it is run alone, and no memory is
+//! leaked.
 
 mod crowd;
 #[path = "../common/decoder.rs"]

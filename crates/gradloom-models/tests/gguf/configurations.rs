@@ -35,7 +35,7 @@ fn config(builder: &Builder) -> Result<Value> {
     Gguf::from_bytes(builder.build())?.hugging_face_config()
 }
 
-/// Returns the error of a file without a valid configuration, without the file's name.
+/// Returns the error message for a file without a valid configuration, stripped of the file's name.
 #[track_caller]
 fn fault(builder: &Builder) -> String {
     refused(config(builder)).strip_prefix("the file in memory: ").unwrap().to_string()

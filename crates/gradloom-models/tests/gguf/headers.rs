@@ -10,7 +10,7 @@ fn open(builder: &Builder) -> Result<Gguf> {
     Gguf::from_bytes(builder.build())
 }
 
-/// Returns the error about a damaged file, without the file's name.
+/// Returns the error message for a damaged file, stripped of the file's name.
 #[track_caller]
 fn fault(builder: &Builder) -> String {
     let message = refused(open(builder));

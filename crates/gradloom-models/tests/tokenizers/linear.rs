@@ -51,7 +51,7 @@ fn a_long_token(bytes: usize) -> String {
     file(&["ab".repeat(bytes / 2)], &[], &[], |_| {})
 }
 
-/// Returns a file in which each token is the previous one repeated twice.
+/// Returns a file in which each token consists of two copies of the previous one.
 fn doubling_merges(bytes: usize) -> String {
     let mut tokens = vec!["a".to_string()];
     let mut merges = Vec::new();

@@ -19,9 +19,10 @@ pub struct ShardPaths {
 }
 
 impl ShardPaths {
-    /// Finds the token files in `paths`. A path is a file or pattern that ends in `.bin`, or a folder that
-    /// contains `train.bin`, `NAME_train.bin` or `NAME_train_000001.bin`. Returns `None` if the paths lead to
-    /// text.
+    /// Finds the token files in `paths`.
+    ///
+    /// A path is a file or pattern that ends in `.bin`, or a folder that contains `train.bin`,
+    /// `NAME_train.bin` or `NAME_train_000001.bin`. Returns `None` if the paths lead to text.
     ///
     /// # Errors
     /// Returns an error if some paths lead to text and others to token files, or if a pattern matches

@@ -162,7 +162,7 @@ impl Bpe {
         self.inner.token_to_id(token).map(|id| id as i32)
     }
 
-    /// Returns the spelling of a token in the file.
+    /// Returns a token as it is spelt in the file.
     pub fn token(&self, id: i32) -> Option<String> {
         self.inner.id_to_token(u32::try_from(id).ok()?)
     }

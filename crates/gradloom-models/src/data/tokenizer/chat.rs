@@ -28,9 +28,11 @@ impl Message {
 }
 
 impl Bpe {
-    /// Returns the text of the messages. With `add_generation_prompt` it ends where the answer begins. Encode
-    /// it with [`SpecialTokens::Found`](super::SpecialTokens::Found), because the template has already
-    /// inserted all special tokens.
+    /// Returns the text of the messages.
+    ///
+    /// With `add_generation_prompt` it ends where the answer begins. Encode it with
+    /// [`SpecialTokens::Found`](super::SpecialTokens::Found), because the template has already inserted all
+    /// special tokens.
     ///
     /// # Errors
     /// Returns an error if there is no template, if it is malformed, or if it rejects the messages.

@@ -338,8 +338,8 @@ fn put_before(normal: &[Normal]) -> Option<char> {
     }
 }
 
-/// Returns a token as it appears in a text after its first character was prepended by normalization, and the
-/// whole token.
+/// Returns the part of a token that occurs in a text if normalization has prepended its first character, and
+/// the whole token.
 fn with_and_without(token: Vec<u8>, put: Option<char>) -> [Vec<u8>; 2] {
     let put = put.unwrap_or(' ').to_string();
     let without = token.strip_prefix(b" ").or_else(|| token.strip_prefix(put.as_bytes()));

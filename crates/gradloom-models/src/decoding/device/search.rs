@@ -3,7 +3,7 @@
 use gradloom_core::ir::DType;
 use gradloom_core::trace::{Tensor, full};
 
-/// Returns the number of bits of the numbers below `count`.
+/// Returns the number of bits needed to represent the numbers below `count`.
 pub(super) fn bits(count: usize) -> u32 {
     usize::BITS - count.saturating_sub(1).leading_zeros()
 }

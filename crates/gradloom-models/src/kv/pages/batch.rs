@@ -42,9 +42,10 @@ impl Pages {
         self.batch_ahead(&rows, shape)
     }
 
-    /// Returns the inputs of a step that is queued after another one, whose tokens are not committed yet. For
-    /// each row, `chosen` has the range of tokens to compute, relative to the end of the committed ones, or
-    /// `None` for an empty row. Space must be reserved up to the end of the range.
+    /// Returns the inputs of a step that is queued after another one, whose tokens are not committed yet.
+    ///
+    /// For each row, `chosen` has the range of tokens to compute, relative to the end of the committed ones,
+    /// or `None` for an empty row. Space must be reserved up to the end of the range.
     ///
     /// # Errors
     /// Returns an error in the same cases as [`Pages::batch`].

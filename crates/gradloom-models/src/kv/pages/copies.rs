@@ -17,8 +17,9 @@ pub struct BlockCopy {
 
 impl BlockCopy {
     /// Returns copies with the same effect as `copies` that can be run in parallel: all sources are read
-    /// before any destination is written, as by a gather and a scatter. Destinations are distinct and in
-    /// ascending order.
+    /// before any destination is written, as by a gather and a scatter.
+    ///
+    /// Destinations are distinct and in ascending order.
     pub fn at_once(copies: &[Self]) -> Vec<Self> {
         // Original source of the contents of each written block.
         let mut sources = BTreeMap::new();

@@ -2,7 +2,7 @@
 
 use super::SequenceId;
 
-/// An error of an operation on paged memory, which then had no effect.
+/// An error of an operation on paged memory. A failed operation has no effect.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PagesError {
     /// The block size is 0.

@@ -27,9 +27,10 @@ pub struct Begun {
 }
 
 impl Pages {
-    /// Creates the bookkeeping for pools of `blocks` blocks of `block_size` tokens each. Block 0 pads tables
-    /// ([`BlockId::PADDING`]), so the capacity is one block less. Host memory is allocated when blocks are
-    /// first used.
+    /// Creates the bookkeeping for pools of `blocks` blocks of `block_size` tokens each.
+    ///
+    /// Block 0 pads tables ([`BlockId::PADDING`]), so the capacity is one block less. Host memory is
+    /// allocated when blocks are first used.
     ///
     /// # Errors
     /// Returns an error if the block size is 0, if there are fewer than 2 blocks, or if an `i32` cannot index
@@ -45,10 +46,11 @@ impl Pages {
         Ok(Self { block_size, blocks: Blocks::new(blocks), sequences: BTreeMap::new() })
     }
 
-    /// Begins a sequence with the longest cached prefix of the prompt. The prefix consists of whole blocks
-    /// and excludes at least the last token, which must be computed to obtain logits. The caller computes the
-    /// rest, in chunks of any length. Full blocks of the sequence are shared with other sequences from then
-    /// on.
+    /// Begins a sequence with the longest cached prefix of the prompt.
+    ///
+    /// The prefix consists of whole blocks and excludes at least the last token, which must be computed to
+    /// obtain logits. The caller computes the rest, in chunks of any length. Full blocks of the sequence are
+    /// shared with other sequences from then on.
     pub fn begin(&mut self, prompt: &[i32]) -> Begun {
         let table: Vec<BlockId> = self.prefix(prompt).collect();
         table.iter().for_each(|&block| self.blocks.share(block));
@@ -71,10 +73,11 @@ impl Pages {
         })
     }
 
-    /// Begins an empty sequence that neither takes blocks from the prefix tree nor adds any. Use it for
-    /// results whose bits must not depend on other sequences, which may have computed a prefix in a batch of
-    /// another shape, and for texts whose keys and values depend on more than their tokens, such as another
-    /// adapter.
+    /// Begins an empty sequence that neither takes blocks from the prefix tree nor adds any.
+    ///
+    /// Use it for results whose bits must not depend on other sequences, which may have computed a prefix in
+    /// a batch of another shape, and for texts whose keys and values depend on more than their tokens, such
+    /// as another adapter.
     pub fn begin_private(&mut self) -> SequenceId {
         self.add(Sequence { tokens: Vec::new(), table: Vec::new(), room: 0, shares: false })
     }
