@@ -4,7 +4,7 @@ use super::random::Random;
 
 /// Width and height of an image.
 pub(crate) const SIDE: usize = 12;
-/// Number of pixels in an image. They are stored in rows, from 0 (black) to 1.
+/// Number of pixels in an image, which are stored row by row with values from 0 (black) to 1.
 pub(crate) const PIXELS: usize = SIDE * SIDE;
 
 /// Seven rows of five bits for each digit.

@@ -62,7 +62,8 @@ pub enum TokenType {
 }
 
 impl TokenType {
-    /// Returns the type with a number. As in llama.cpp, unknown numbers are [`TokenType::Undefined`].
+    /// Returns the type with the given number. As in llama.cpp, an unknown number is
+    /// [`TokenType::Undefined`].
     fn of(number: i32) -> Self {
         use TokenType::{Byte, Control, Normal, Undefined, Unknown, Unused, UserDefined};
         let known = [Normal, Unknown, Control, UserDefined, Unused, Byte];

@@ -205,7 +205,7 @@ fn draw(weights: Tensor, ids: Tensor, random: Tensor) -> Tensor {
     greatest(search::bits(vocabulary), random, |id| ids.lt(id).select(whole, 0).sum_keep(1).le(target))
 }
 
-/// Returns the high 32 bits of the products of u32, computed from 16-bit products.
+/// Returns the high 32 bits of `a * b` for u32 tensors, computed from 16-bit products.
 #[track_caller]
 fn high_product(a: Tensor, b: Tensor) -> Tensor {
     const LOW: i32 = 0xffff;

@@ -77,7 +77,7 @@ impl Pages {
     ///
     /// Use it for results whose bits must not depend on other sequences, which may have computed a prefix in
     /// a batch of another shape, and for texts whose keys and values depend on more than their tokens, such
-    /// as another adapter.
+    /// as on an adapter.
     pub fn begin_private(&mut self) -> SequenceId {
         self.add(Sequence { tokens: Vec::new(), table: Vec::new(), room: 0, shares: false })
     }
