@@ -155,8 +155,8 @@ const LARGEST: u64 = 1 << 30;
 /// Reads a file of questions, with one JSON object per line.
 ///
 /// The keys of an object are `context` (or `question`, or HellaSwag's `ctx`), `choices` (or `endings`) and
-/// `answer` (or `label`), which is the index of the right choice, as a number or a string. Other keys and
-/// empty lines are ignored.
+/// `answer` (or `label`), which is the index of the right choice, counted from 0, as a number or a string.
+/// Other keys and empty lines are ignored.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read or contains no question, or for the first invalid line.
