@@ -36,7 +36,8 @@ pub struct Counts {
 pub(super) struct Blocks {
     /// Number of blocks in the pool including the padding block, from 2 to `i32::MAX`.
     total: usize,
-    /// Number of tables that list each block. Blocks beyond its end have never been allocated and are free.
+    /// Number of tables that list each block. Blocks beyond the end of the vector have never been allocated
+    /// and are free.
     pub(super) users: Vec<u32>,
     /// Free blocks that were allocated before.
     pub(super) free: Vec<BlockId>,
