@@ -1,4 +1,4 @@
-//! Choosing a device on the command line.
+//! Choice of a device on the command line.
 
 use crate::failure::{Failure, Result};
 #[cfg(feature = "wgpu")]
@@ -22,36 +22,36 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum DeviceName {
-    /// The processor
+    /// The CPU
     #[default]
     Cpu,
     /// A GPU, through Vulkan, Metal or Direct3D 12
     Wgpu,
     /// An NVIDIA GPU, through CUDA
     Cuda,
-    /// A GPU if there is one, through CUDA if that can be, otherwise the processor
+    /// A GPU if there is one, through CUDA if possible, otherwise the CPU
     Auto,
 }
 
-/// Type that programs compute in on GPUs.
+/// Type in which programs compute on GPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Precision {
     /// 32 bits
     #[default]
     F32,
-    /// 16 bits between kernels and in products, sums in 32: on GPUs that have them
+    /// 16 bits between kernels and in products, 32 in sums; on GPUs that support it
     F16,
-    /// 16 bits with the range of f32, likewise: with CUDA
+    /// As f16, but with the range of f32; CUDA only
     Bf16,
-    /// f32 between kernels, 11 of its bits in products: with CUDA
+    /// f32 between kernels, 11 significant bits in products; CUDA only
     Tf32,
-    /// The same thrice for each product, nearly as exact as f32: with CUDA
+    /// Three tf32 products for each, nearly as accurate as f32; CUDA only
     Tf32x3,
 }
 
 impl Precision {
-    /// Returns the name on the command line.
+    /// Returns the name used on the command line.
     pub(crate) fn name(self) -> &'static str {
         gradloom::Precision::from(self).name()
     }
@@ -69,34 +69,33 @@ impl From<Precision> for gradloom::Precision {
     }
 }
 
-/// The flags of commands that run something.
+/// Options of commands that run a program.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct DeviceArguments {
-    /// Where it runs. [default: cpu]
+    /// Device to run on. [default: cpu]
     #[arg(long, value_enum)]
     pub(crate) device: Option<DeviceName>,
-    /// Take the GPU whose name contains this, with --device cuda that of this number; `gradloom devices`
+    /// Use the GPU whose name contains this, or with --device cuda the GPU of this number; `gradloom devices`
     /// lists them.
     #[arg(long, value_name = "NAME")]
     pub(crate) adapter: Option<String>,
-    /// Type of what GPUs multiply and keep between kernels; the rest is f32 in either case. [default: f32]
+    /// Type of the values that GPUs multiply and keep between kernels; all others are f32. [default: f32]
     #[arg(long, value_enum)]
     pub(crate) precision: Option<Precision>,
-    /// Measure a few ways to compute each of a GPU's matrix products and kernels of attention, and take the
-    /// fastest; they are kept in the user's cache folder, so that the next run with this flag measures
-    /// nothing.
+    /// Measure several kernels for each matrix product and attention on a GPU, and use the fastest. The
+    /// choices are kept in the user's cache folder, so that the next run with this flag measures nothing.
     #[arg(long)]
     pub(crate) tune: bool,
-    /// CPU threads; the result does not depend on it. [default: one for each core]
+    /// Number of CPU threads; the result does not depend on it. [default: one for each core]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
-    /// Set for the flags of a run, which keeps them.
+    /// True for the options of a training run, which stores them.
     #[arg(skip)]
     pub(crate) of_run: bool,
 }
 
 impl DeviceArguments {
-    /// Opens the device. An adapter that is named is a GPU.
+    /// Opens the device. Naming an adapter implies a GPU.
     pub(crate) fn open(&self) -> Result<Device> {
         check_threads(self.threads)?;
         let target =
@@ -108,7 +107,7 @@ impl DeviceArguments {
             DeviceName::Auto => {
                 let gpu =
                     || if self.adapter.is_none() { self.cuda() } else { self.gpu() }.or_else(|_| self.gpu());
-                // A processor does not do what was asked for.
+                // The CPU cannot compute in the requested precision.
                 if self.reduced().is_some() { gpu() } else { gpu().or_else(|_| self.cpu()) }
             }
         }
@@ -203,7 +202,7 @@ impl DeviceArguments {
     }
 }
 
-/// Returns the error of a GPU that could not be had, with flags instead of functions.
+/// Rewords the error of a GPU that cannot be opened, naming options instead of functions.
 #[cfg(feature = "wgpu")]
 fn in_our_words(error: &gradloom::Error) -> Failure {
     let notes: Vec<&str> = error.notes().collect();
@@ -217,7 +216,7 @@ fn in_our_words(error: &gradloom::Error) -> Failure {
     ))
 }
 
-/// Returns the device, if it got all threads that were asked for by number: such a caller counts on them.
+/// Returns the device, or an error if it has fewer threads than `--threads` requested.
 fn with_all_threads(device: Device, wanted: usize) -> Result<Device> {
     let started = device.threads();
     if started >= wanted {
@@ -230,7 +229,7 @@ fn with_all_threads(device: Device, wanted: usize) -> Result<Device> {
     )))
 }
 
-/// Tells on the standard error what measuring came to so far, if anything was to be measured.
+/// Prints to the standard error how many kernels tuning has measured so far, if it is on.
 #[cfg(feature = "wgpu")]
 pub(crate) fn report_tuning(device: &Device) {
     let Some(tuning) = device.tuning() else { return };
@@ -245,6 +244,6 @@ pub(crate) fn report_tuning(device: &Device) {
     );
 }
 
-/// Prints nothing: kernels are not measured on the CPU.
+/// Prints nothing, since kernels are not tuned on the CPU.
 #[cfg(not(feature = "wgpu"))]
 pub(crate) fn report_tuning(_: &Device) {}

@@ -1,7 +1,7 @@
-//! `gradloom eval`: the perplexity of a text, and questions with choices.
+//! `gradloom eval`: the perplexity of a text, and the accuracy on multiple-choice questions.
 //!
-//! In: a model's files, and text, tokens or questions. Out: a few figures. Always holds: the text is read by
-//! the model's own tokenizer; every token is scored once.
+//! In: a model's files, and text, tokens or questions. Out: a few figures. Always holds: the model's own
+//! tokenizer encodes the text; every token is scored once.
 
 use crate::device::{DeviceArguments, report_tuning};
 use crate::failure::{Failure, Result};
@@ -28,24 +28,24 @@ pub(crate) struct Arguments {
     /// Folder of a run of `gradloom train`, its model.safetensors, a folder of transformers, or a GGUF file.
     #[arg(value_name = "PATH")]
     path: PathBuf,
-    /// Text to score, which should be none that the model was trained on: files, folders (all text files
-    /// below) or patterns such as 'src/**/*.rs'. Or tokens of the model's tokenizer: .bin files, or a folder
-    /// with them, of which those held out are taken.
+    /// Text to score, which the model should not have been trained on: files, folders (all text files below)
+    /// or patterns such as 'src/**/*.rs'. Or tokens of the model's tokenizer: .bin files, or a folder of
+    /// them, of which the held-out part is scored.
     #[arg(long, value_name = "TEXT", num_args = 1.., required_unless_present = "choices")]
     data: Option<Vec<String>>,
-    /// Questions to answer, one a line: {"context": "..", "choices": ["..", ".."], "answer": 0}. A choice
-    /// follows the context after a space, unless there is a blank on either side.
+    /// Multiple-choice questions, one per line: {"context": "..", "choices": ["..", ".."], "answer": 0}. A
+    /// space separates the context from a choice, unless one of them has a blank there.
     #[arg(long, value_name = "FILE.jsonl")]
     choices: Option<PathBuf>,
-    /// Most tokens of the text that the model reads at once. [default: the model's context, at most 2048]
+    /// Maximum number of tokens that the model reads at a time. [default: the model's context, at most 2048]
     #[arg(long, value_name = "N")]
     context: Option<usize>,
-    /// Tokens from the beginning of one reading to the next. Less gives tokens more context and takes longer.
-    /// [default: half the context]
+    /// Number of tokens between the starts of consecutive windows. A smaller number gives tokens more context
+    /// and takes longer. [default: half the context]
     #[arg(long, value_name = "N")]
     stride: Option<usize>,
-    /// Texts that are read side by side; the result does not depend on it. [default: as many as have about
-    /// 2048 tokens]
+    /// Number of texts in a batch; the result does not depend on it. [default: as many as have about 2048
+    /// tokens]
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
     /// Print one JSON object instead of lines for people.
@@ -65,12 +65,12 @@ The loss is the mean over all tokens but the first, in nats; the perplexity is i
 byte compare models with different tokenizers. Of questions, `accuracy` goes by the sum of the
 log-probabilities of a choice's tokens, `accuracy_norm` by this sum for each byte of the choice.";
 
-/// Longest context that is taken without being asked for: some models have one that no memory holds.
+/// Largest context used by default: some models have a context that no memory holds.
 const LONGEST: usize = 2048;
-/// About as many tokens are read at once.
+/// Approximate number of tokens in a batch.
 const AT_ONCE: usize = 2048;
 
-/// Prints how well a model predicts.
+/// Measures how well a model predicts, and prints the figures.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let device = arguments.device.open()?;
     let source = Source::open(&arguments.path)?;
@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let vocabulary = source.config().vocabulary();
     let most = source.config().context();
     let spans = spans(arguments, most)?;
-    // All that is wrong with texts is told before the weights are read.
+    // Errors in texts are reported before the weights are read.
     let text = arguments.data.as_deref().map(|data| Text::read(data, &tokenizer, vocabulary)).transpose()?;
     let questions = arguments.choices.as_deref().map(|path| questions(path, &tokenizer, most)).transpose()?;
     let session = source.session(&device)?;
@@ -119,7 +119,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.json { print_line!("{found:#}") } else { Ok(()) }
 }
 
-/// Returns the context, the stride and the batch.
+/// Returns the context, the stride and the batch, checked against the model's context `most`.
 fn spans(arguments: &Arguments, most: usize) -> Result<[usize; 3]> {
     let context = arguments.context.unwrap_or(most.min(LONGEST));
     if context == 0 || context > most {
@@ -139,7 +139,7 @@ fn spans(arguments: &Arguments, most: usize) -> Result<[usize; 3]> {
     Ok([context, stride, batch])
 }
 
-/// Tokens to score, and the bytes that they stand for, if those are known.
+/// Tokens to score, and the number of bytes that they encode, if known.
 struct Text {
     tokens: Tokens,
     bytes: Option<usize>,
@@ -173,7 +173,7 @@ impl Text {
     }
 }
 
-/// Returns whether a file ends with a newline; true if it cannot be read.
+/// Returns true if a file ends with a newline or cannot be read.
 fn ends_a_line(path: &Path) -> bool {
     let last = |path: &Path| {
         let (mut file, mut last) = (File::open(path)?, [0]);

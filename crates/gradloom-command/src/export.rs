@@ -1,4 +1,4 @@
-//! `gradloom export`.
+//! `gradloom export`: writes a model as a folder that transformers loads.
 
 use crate::failure::{Failure, Result};
 use crate::format::{bytes, count};
@@ -32,13 +32,13 @@ pub(crate) struct Arguments {
     /// Type of the tensors.
     #[arg(long, value_name = "TYPE", value_enum, default_value_t = Type::F32)]
     dtype: Type,
-    /// Most megabytes of one file of tensors.
+    /// Maximum size of a file of tensors in megabytes.
     #[arg(long, value_name = "MB", default_value_t = 5000,
         value_parser = clap::value_parser!(u32).range(1..))]
     shard_mb: u32,
-    /// Keep matrices in fewer bits, in a folder that gradloom alone reads: `sample`, `eval` and `info` take
-    /// it, and the weights stay so in memory. Blocks (q8_0, q4_0) are of 32 numbers: a matrix whose rows are
-    /// no multiples of them stays as it is.
+    /// Store matrices in fewer bits, in a folder that only gradloom reads: `sample`, `eval` and `info` take
+    /// it, and the weights keep this type in memory. q8_0 and q4_0 have blocks of 32 numbers: a matrix whose
+    /// row length is not a multiple of 32 is left unchanged.
     #[arg(long, visible_alias = "quantize", value_name = "TYPE", value_enum,
         conflicts_with_all = ["dtype", "shard_mb"])]
     weights: Option<Weights>,
@@ -57,13 +57,13 @@ enum Type {
     Bf16,
 }
 
-/// Most bytes of a configuration.
+/// Maximum size of a configuration in bytes.
 const LARGEST_CONFIG: u64 = 16 << 20;
 
-/// The key of a configuration that tells an exported folder from others.
+/// Key of the configuration that marks a folder as an export.
 const MARK: &str = "exported_by";
 
-/// Files of the tokenizer, which go along as they are.
+/// Files of the tokenizer, which are copied unchanged.
 const ALONG: [&str; 7] = [
     "tokenizer.json",
     "tokenizer_config.json",
@@ -74,7 +74,7 @@ const ALONG: [&str; 7] = [
     "chat_template.jinja",
 ];
 
-/// Writes a folder of transformers.
+/// Exports a model to a folder.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let source = Source::open(&arguments.path)?;
     check_is_free(&arguments.out, &arguments.path)?;
@@ -110,16 +110,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         ..Saving::default()
     };
     if let Some(folder) = source.folder() {
-        // What the file says beside the sizes, such as the tokens that begin and end a text; its type of
-        // numbers is another now.
+        // The source's other keys are kept, such as the tokens that begin and end a text. Its element type no
+        // longer holds.
         let keys = folder.json().as_object().into_iter().flatten();
         let kept =
             keys.filter(|(key, _)| !["dtype", "torch_dtype", "quantization_config"].contains(&key.as_str()));
         saving.extra = kept.map(|(key, value)| (key.clone(), value.clone())).collect();
     }
     let tokenizer = source.tokenizer().ok();
-    // What a run has beside its sizes, and a file of another kind says by its tokenizer. Without,
-    // transformers would take GPT-2's.
+    // A run has these tokens in its generation settings, and a file of another kind in its tokenizer. If the
+    // keys were missing, transformers would use GPT-2's tokens.
     let generation = source.generation()?;
     let end = tokenizer.as_ref().and_then(|tokenizer| tokenizer.get().end_of_text());
     let first = tokenizer.as_ref().and_then(|tokenizer| tokenizer.get().beginning());
@@ -153,7 +153,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     tell_sample(&arguments.out)
 }
 
-/// Says how to try it, if it has a tokenizer.
+/// Prints a command that samples from the export, if it has a tokenizer.
 fn tell_sample(out: &Path) -> Result<()> {
     match Source::open(out)?.tokenizer() {
         Ok(_) => print_line!("         gradloom sample {}", quoted(&out.display().to_string())),
@@ -161,7 +161,7 @@ fn tell_sample(out: &Path) -> Result<()> {
     }
 }
 
-/// Copies what goes along as it is.
+/// Copies the tokenizer's files unchanged.
 fn copy_along(from: &Path, out: &Path) -> Result<()> {
     for name in ALONG {
         let (file, to) = (from.join(name), out.join(name));
@@ -175,7 +175,7 @@ fn copy_along(from: &Path, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns what is wrong with a configuration for a folder that an export wrote.
+/// Returns an error message if a configuration was not written by an export.
 fn foreign(config: &Path) -> Option<String> {
     let read = regular_file::read(config, LARGEST_CONFIG).map_err(|error| error.to_string());
     match read.and_then(|bytes| python_json::parse(&bytes)) {
@@ -185,7 +185,7 @@ fn foreign(config: &Path) -> Option<String> {
     }
 }
 
-/// Refuses a folder whose files are not those of an export, and the model's own.
+/// Refuses a folder with files that no export wrote, and the model's own folder.
 fn check_is_free(out: &Path, from: &Path) -> Result<()> {
     let flag = format!("--out {}", out.display());
     let same =

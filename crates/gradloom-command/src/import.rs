@@ -1,8 +1,8 @@
-//! `gradloom import`.
+//! `gradloom import`: writes a model as the folder of a run.
 //!
-//! In: a model's files. Out: a folder with the weights in 32 bits, the configuration and the tokenizer, as a
-//! run of `gradloom train` has them. Always holds: the folder appears as a whole, when all is written;
-//! nothing is left behind where the model cannot be read.
+//! In: a model's files. Out: a folder with 32-bit weights, the configuration and the tokenizer, in the layout
+//! of a run of `gradloom train`. Always holds: the folder appears only when everything is written; nothing is
+//! left if the model cannot be read.
 
 use crate::failure::Result;
 use crate::format::{bytes, thousands};
@@ -24,10 +24,10 @@ pub(crate) struct Arguments {
     /// A folder of transformers, a GGUF file, or the folder of a run.
     #[arg(value_name = "PATH")]
     path: String,
-    /// Folder to write: empty, not there yet, or an earlier import of the same model.
+    /// Folder to write: empty, new, or an earlier import of the same model.
     #[arg(value_name = "OUT")]
     out: PathBuf,
-    /// The tokenizer of a model whose files have none: a tokenizer.json, a folder with one, or `bytes`.
+    /// Tokenizer of a model whose files have none: a tokenizer.json, a folder with one, or `bytes`.
     #[arg(long, value_name = "TOKENIZER")]
     tokenizer: Option<String>,
 }
@@ -40,12 +40,12 @@ Examples:
 The folder has model.safetensors, config.json and the tokenizer, as a run has them: for `gradloom sample`,
 `eval`, `info`, `export`, and `gradloom train --init OUT`.";
 
-/// Writes a model as a run's folder has it.
+/// Writes a model in the layout of a run's folder.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let (path, tokenizer) = (&arguments.path, &arguments.tokenizer);
     check_free(&arguments.out, path)?;
     let begun = Begun::open(path, tokenizer.as_deref(), None)?;
-    // One text at a time: the settings are the model's, and what a training would be is not known.
+    // The batch is 1, since the settings are the model's and those of a later training are not known.
     let (init, tokenizer) = (Some(path.clone()), tokenizer.clone());
     let options = Options { init, tokenizer, batch: Some(1), ..Options::default() };
     let Begun { source, tokenizer } = begun;
@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a folder that has files of others, or more than an import of the same path wrote.
+/// Refuses a folder with any file that an import of the same path did not write.
 fn check_free(out: &Path, path: &str) -> Result<()> {
     let free = RunFolder::check_free(out);
     if free.is_err() && !out.join(STATE).exists() {

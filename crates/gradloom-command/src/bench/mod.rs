@@ -1,4 +1,4 @@
-//! `gradloom bench`: named training steps, timed in a way that stays the same from version to version.
+//! `gradloom bench`: named training steps, timed the same way in every version.
 
 pub(crate) mod configs;
 mod decode;
@@ -23,61 +23,61 @@ use timing::{measure, measure_queued};
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = NOTES, allow_negative_numbers = true)]
 pub(crate) struct Arguments {
-    /// Which step: S, M, mlp-sin, gpt2-124m, gpt2-124m-b16, tg-transformer, tg-mlp, mnist-mlp, conv,
-    /// mnist-cnn, lstm.
+    /// Training step to time: S, M, mlp-sin, gpt2-124m, gpt2-124m-b16, tg-transformer, tg-mlp, mnist-mlp,
+    /// conv, mnist-cnn, lstm.
     #[arg(long, value_name = "NAME", required_unless_present_any = ["host_cost", "decode", "requests"])]
     config: Option<String>,
-    /// Instead of a step: what a step costs outside of kernels with 100 to 10,000 launches, and what
-    /// compiling costs with 12 to 48 layers of GPT-2.
+    /// Instead of timing a training step, measure the cost of a step outside of kernels with 100 to 10,000
+    /// launches, and the cost of compiling with 12 to 48 layers of GPT-2.
     #[arg(long,
         conflicts_with_all = ["config", "decode", "requests", "device", "steps", "threads", "data_dir"])]
     host_cost: bool,
-    /// Instead of a training step: the next token of so many texts by GPT-2 with 124 million parameters, with
+    /// Instead of a training step, time the next token of ROWS texts with GPT-2 of 124 million parameters and
     /// `--cached` positions in paged memory.
     #[arg(long, value_name = "ROWS", conflicts_with_all = ["config", "data_dir"],
         value_parser = clap::value_parser!(u32).range(1..=1024))]
     decode: Option<u32>,
-    /// Instead of a training step: so many requests at once to a generator over GPT-2 with 124 million
-    /// parameters, whose prompts of 528 tokens begin alike, and which write 64 tokens each.
+    /// Instead of a training step, time N simultaneous requests to a generator over GPT-2 with 124 million
+    /// parameters. Their prompts of 528 tokens share a prefix, and each request generates 64 tokens.
     #[arg(long, value_name = "N", conflicts_with_all = ["config", "decode", "data_dir", "steps"],
         value_parser = clap::value_parser!(u32).range(1..=256))]
     requests: Option<u32>,
-    /// Positions of each text before the next token.
+    /// Number of positions of each text before the next token.
     #[arg(long, value_name = "N", default_value_t = 512, requires = "decode",
         value_parser = clap::value_parser!(u32).range(..1024))]
     cached: u32,
-    /// How the weights are kept.
+    /// Type of the stored weights.
     #[arg(long, value_name = "TYPE", value_enum, default_value_t = Weights::F32, conflicts_with = "config")]
     weights: Weights,
-    /// How keys and values are kept.
+    /// Type of the cached keys and values.
     #[arg(long, value_name = "TYPE", value_enum, default_value_t = decode::Keys::F32,
         conflicts_with = "config")]
     kv: decode::Keys,
-    /// Tell where the time of a next token goes, launch by launch, as `gradloom profile` does.
+    /// Print the time of each launch of a next token, as `gradloom profile` does.
     #[arg(long, requires = "decode", conflicts_with = "json")]
     launches: bool,
-    /// Where it runs; null compiles and plans only. [default: cpu]
+    /// Device to run on; null compiles and plans only. [default: cpu]
     #[arg(long, value_enum)]
     device: Option<BenchTarget>,
-    /// Take the GPU whose name contains this; `gradloom devices` lists them.
+    /// Use the GPU whose name contains this; `gradloom devices` lists them.
     #[arg(long, value_name = "NAME")]
     adapter: Option<String>,
     /// Type of what GPUs multiply and keep between kernels; the rest is f32 in either case. [default: f32]
     #[arg(long, value_enum)]
     precision: Option<Precision>,
-    /// Measure a few ways to compute each of a GPU's matrix products and kernels of attention, and take the
-    /// fastest; they are kept in the user's cache folder, so that the next run with this flag measures
-    /// nothing. What it did is told on the standard error.
+    /// Measure several kernels for each matrix product and attention on a GPU, and use the fastest. The
+    /// choices are kept in the user's cache folder, so that the next run with this flag measures nothing. A
+    /// summary is printed to the standard error.
     #[arg(long)]
     tune: bool,
-    /// Steps in all, those to warm up among them. [default: the configuration's]
+    /// Total number of steps, including the warm-up. [default: the configuration's]
     #[arg(long, value_name = "N")]
     steps: Option<u64>,
-    /// CPU threads. [default: one for each core]
+    /// Number of CPU threads. [default: one for each core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Begin from the weights and tokens in this folder: NAME.json, NAME.w.bin, NAME.tok.bin.
-    /// [default: random ones]
+    /// Start from the weights and tokens in this folder: NAME.json, NAME.w.bin, NAME.tok.bin. [default:
+    /// random ones]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// Print one JSON object instead of the line.
