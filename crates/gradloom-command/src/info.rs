@@ -1,4 +1,4 @@
-//! `gradloom info`.
+//! `gradloom info`: prints the contents of a model's files.
 
 use crate::failure::Result;
 use crate::format::{bytes, count, thousands};
@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     tensors: bool,
 }
 
-/// Prints the contents of a model's files; for a file with tensors alone, their list.
+/// Prints the contents of a model's files; for a file that has only tensors, lists them.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let found = Found::open(&arguments.path)?;
     let tensors = match &found {
@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     };
     let kind = source.map_or("tensors without a configuration", Source::kind);
     let stored = source.and_then(Source::stored);
-    // Elements by type, in the order of the types' names.
+    // Number of elements and bytes by type, sorted by the type's name.
     let mut types: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for tensor in &tensors {
         let (elements, size) = types.entry(&tensor.ty).or_default();
@@ -93,24 +93,24 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// A tensor as the files have it.
+/// A tensor as stored in the files.
 struct Listed {
     name: String,
-    /// The type of its elements: `f32`, `q8_0`.
+    /// Element type, such as `f32` or `q8_0`.
     ty: String,
     shape: Vec<usize>,
     bytes: usize,
 }
 
-/// Type and shape: `f32[2, 3]`.
+/// Formats the type and the shape: `f32[2, 3]`.
 impl fmt::Display for Listed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{:?}", self.ty, self.shape)
     }
 }
 
-/// Returns all tensors of a model's files. Those of a GGUF file have that file's names and types, not those
-/// that they are read as.
+/// Returns all tensors of a model's files. Those of a GGUF file have the names and types stored there, not
+/// those that they are converted to.
 fn listed(source: &Source) -> Result<Vec<Listed>> {
     if let Some(path) = source.folder().map(Folder::path).filter(|path| path.is_file()) {
         let of = |tensor: gguf::Tensor<'_>| Listed {
@@ -135,7 +135,7 @@ fn tensors(weights: &Weights) -> Vec<Listed> {
     weights.iter().map(of).collect()
 }
 
-/// Returns a model in a line.
+/// Describes a model in one line.
 fn described(config: &AnyConfig) -> String {
     match config {
         AnyConfig::Gpt2(model) => format!(

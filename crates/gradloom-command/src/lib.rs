@@ -1,10 +1,9 @@
-//! The `gradloom` command, as a library: cargo compiles it alongside its dependencies, for which a binary
-//! would have to wait.
+//! The `gradloom` command as a library: cargo compiles a library alongside its dependencies, but a binary
+//! only after them.
 //!
 //! In: a command line. Out: text, files in a run folder, an exit code (0 done, 1 failed, 2 the command line
-//! must be changed; see `failure`).
-//! Always holds: one message for one failure, with the given value and the remedy; a failure loses nothing
-//! that was saved before.
+//! must be changed; see `failure`). Always holds: a failure prints one message, with the given value and the
+//! remedy, and loses nothing that was saved before.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests read what they write"))]
 
@@ -53,7 +52,7 @@ use std::process::ExitCode;
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// Show what drivers of GPUs print, too.
+    /// Show messages of GPU drivers, too.
     #[arg(short, long, global = true)]
     verbose: bool,
 }
@@ -68,31 +67,31 @@ Exit codes: 0 done; 1 failed; 2 the command line is wrong, or names what is not 
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Train a GPT on text and keep what comes of it in a run folder
+    /// Train a GPT on text and keep the results in a run folder
     Train(Box<train::Arguments>),
-    /// Let a trained model write
+    /// Generate text with a trained model
     Sample(Box<sample::Arguments>),
-    /// Measure how well a model predicts: perplexity of a text, questions with choices
+    /// Measure how well a model predicts: perplexity of a text, multiple-choice questions
     Eval(eval::Arguments),
-    /// Write text as files of tokens, to train on more of it than memory holds
+    /// Encode text as files of tokens, to train on more of it than memory holds
     Prepare(prepare::Arguments),
-    /// Show how a tokenizer cuts text into tokens, or the text of tokens
+    /// Show how a tokenizer splits text into tokens, or decode tokens
     Tokenize(tokenize::Arguments),
     /// Show what the compiler makes of a training step, stage by stage
     Inspect(inspect::Arguments),
-    /// Show what a file or folder with a model has: sizes, parameters, types, data
+    /// Show the contents of a model's file or folder: sizes, parameters, types, data
     Info(info::Arguments),
     /// Write a published model as the folder of a run
     Import(import::Arguments),
     /// Write a model as a folder that transformers loads
     Export(export::Arguments),
-    /// List what gradloom can run on
+    /// List the devices that gradloom can run on
     Devices(devices::Arguments),
     /// Time a named training step
     Bench(bench::Arguments),
     /// Show where the time of a named training step goes, kernel by kernel
     Profile(profile::Arguments),
-    /// Print a script that lets a shell complete commands and flags
+    /// Print a script with which a shell completes commands and flags
     Completions {
         /// The shell.
         shell: clap_complete::Shell,

@@ -1,4 +1,4 @@
-//! `gradloom inspect`.
+//! `gradloom inspect`: shows the stages of compiling a training step.
 
 mod verify;
 
@@ -25,27 +25,27 @@ pub(crate) struct Arguments {
     /// A preset (tiny, small, gpt2, gpt2-medium, gpt2-large, gpt2-xl) or the folder of a run.
     #[arg(value_name = "PRESET|RUN")]
     target: String,
-    /// What to compile for; the device need not be there.
+    /// Device to compile for, which need not be present.
     #[arg(long = "target", value_name = "TARGET", value_enum, default_value_t = For::Cpu)]
     target_device: For,
-    /// Type of what a GPU multiplies and keeps between kernels; the rest is f32 in either case.
+    /// Type of the values that a GPU multiplies and keeps between kernels; all others are f32.
     #[arg(long, value_enum, default_value_t)]
     precision: Precision,
-    /// Print what this stage of the compiler makes, as text.
+    /// Print the output of this stage of the compiler, as text.
     #[arg(long, value_enum)]
     stage: Option<Stage>,
-    /// With `--stage kernels` or `emit`, print the kernels of this launch alone, by its number in `--stage
+    /// With `--stage kernels` or `emit`, print only the kernels of this launch, by its number in `--stage
     /// plan`.
     #[arg(long, value_name = "N")]
     launch: Option<usize>,
-    /// Texts in the step. [default: the preset's or the run's]
+    /// Number of texts in the step. [default: the preset's or the run's]
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
-    /// Evaluate a shrunk model in float64, before and after the passes, and compare with what the CPU
-    /// computes.
+    /// Evaluate a shrunk model in float64, before and after the passes, and compare the results with the
+    /// CPU's.
     #[arg(long)]
     verify: bool,
-    /// How to show it; JSON and HTML show the plan.
+    /// Output format; JSON and HTML show the plan.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     /// Print one JSON object: the summary, or the plan with `--stage plan`.
@@ -58,28 +58,30 @@ pub(crate) struct Arguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// For people at a terminal
+    /// For a terminal
     Text,
-    /// For tools: one object with launches, buffers and the memory over time
+    /// For tools: one object with launches, buffers and memory over time
     Json,
-    /// For people with a browser: one page that needs nothing else
+    /// For a browser: one self-contained page
     Html,
 }
 
 /// Device that a program is compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum For {
-    /// The processor
+    /// The CPU
     Cpu,
-    /// A desktop's GPU through WebGPU
+    /// A desktop GPU through WebGPU
     Wgsl,
-    /// NVIDIA GPUs of compute capability 8.0 and more
+    /// NVIDIA GPUs of compute capability 8.0 or higher
     Cuda,
 }
 
 impl For {
+    /// Returns the target for a precision.
+    ///
     /// # Errors
-    /// When such a device has no such type.
+    /// When the target does not support the precision.
     fn target(self, of: Precision) -> Result<Target> {
         let precision = of.into();
         let refused = |why: &str, help: &str| {
@@ -94,7 +96,7 @@ impl For {
             }
             (Self::Wgsl, _) => refused("WebGPU has no such type", "use --target cuda"),
             (Self::Cuda, _) => {
-                // As on a machine that has cuBLASLt.
+                // The same target as on a machine with cuBLASLt.
                 Ok(Target::cuda(Limits::cuda().with_library(), precision))
             }
         }
@@ -103,7 +105,7 @@ impl For {
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Stage {
-    /// The model's loss as it was traced
+    /// The traced loss of the model
     Trace,
     /// With the backward pass
     Grad,
@@ -111,15 +113,15 @@ enum Stage {
     Optim,
     /// After the rewrites
     Passes,
-    /// Kernels for no device in particular: what each computes, reads and writes
+    /// Device-independent kernels: what each computes, reads and writes
     Fuse,
-    /// Launches for the target: how each is shared out, and its scratch
+    /// Launches for the target: how each is divided, and its scratch memory
     Lower,
-    /// Launches in order, and where every byte lives
+    /// Launches in order, and the memory of every buffer
     Plan,
-    /// The kernels of a GPU in the language that all GPUs share
+    /// Kernels of a GPU in the representation that all GPUs share
     Kernels,
-    /// The text of all kernels; of the processor's, their loops over tiles
+    /// Source text of all kernels; for the CPU, their loops over tiles
     Emit,
 }
 
@@ -139,7 +141,7 @@ Examples:
   gradloom inspect gpt2 --format html --output plan.html
                                           kernels and memory over time, as a page";
 
-/// Compiles a training step without running it, and prints what was asked for.
+/// Compiles a training step without running it, and prints the requested view.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     check(arguments)?;
     let settings = settings(arguments)?;
@@ -160,7 +162,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         None => print_line!("{text}")?,
     }
     if arguments.verify {
-        // The large model makes room for the comparison.
+        // Free the large model before the comparison.
         drop(train);
         print_line!("")?;
         verify::run(&settings)?;
@@ -168,13 +170,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Remedies where a step has no room.
+/// Remedies for a step that does not fit in memory.
 const SMALLER: Smaller = Smaller {
     step: "lower --batch, or take a smaller preset",
     budgeted: "lower --batch, or take a run of a smaller model",
 };
 
-/// Refuses options that exclude each other.
+/// Refuses contradictory options.
 fn check(arguments: &Arguments) -> Result<()> {
     if arguments.launch.is_some() && !matches!(arguments.stage, Some(Stage::Kernels | Stage::Emit)) {
         return Err(Failure::usage("--launch chooses among kernels").help("add --stage emit, or kernels"));
@@ -243,7 +245,7 @@ fn summary_as_json(settings: &Settings, train: &ModelTrain) -> String {
     Value::Object(object).to_string()
 }
 
-/// Returns the text of each kernel, or of those of one launch, each under a line that names its launch.
+/// Returns the text of each kernel, or of those of one launch, each after a line that names its launch.
 fn texts(only: Option<usize>, train: &ModelTrain, kernels: Vec<Text>) -> Result<String> {
     let launches = train.plan().launches.len();
     if let Some(number) = only.filter(|number| *number >= launches) {
