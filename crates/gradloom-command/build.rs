@@ -1,5 +1,5 @@
-//! Notes the commit that is built, for `gradloom bench --json`. Without git or a repository the program says
-//! that it does not know.
+//! Passes the commit that is built to the crate as `GRADLOOM_COMMIT`, for `gradloom bench --json`. Without
+//! git or a repository, the commit is unknown.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ fn main() {
     }
     let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else { return };
     println!("cargo::rustc-env=GRADLOOM_COMMIT={commit}");
-    // HEAD changes with a checkout, the branch's file or the log with a commit.
+    // A checkout changes HEAD; a commit changes its log.
     for file in ["HEAD", "logs/HEAD"] {
         if let Some(path) = git(&["rev-parse", "--git-path", file]).filter(|path| Path::new(path).exists()) {
             println!("cargo::rerun-if-changed={path}");
@@ -19,7 +19,7 @@ fn main() {
     }
 }
 
-/// The output of a git command, if the command works.
+/// Returns the trimmed output of a git command, or `None` if it fails or prints nothing.
 fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

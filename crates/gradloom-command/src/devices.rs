@@ -1,4 +1,4 @@
-//! `gradloom devices`.
+//! `gradloom devices`: lists the devices of this machine and of this build.
 
 use crate::failure::Result;
 #[cfg(any(feature = "wgpu", feature = "cuda"))]
@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     )
 }
 
-/// Prints the NVIDIA GPUs, or what keeps CUDA from using them.
+/// Prints the NVIDIA GPUs, or the reason why CUDA cannot use them.
 #[cfg(feature = "cuda")]
 fn cuda() -> Result<()> {
     match gradloom::cuda_devices() {
@@ -84,7 +84,7 @@ fn cuda_as_json() -> Vec<serde_json::Value> {
     all.into_iter().map(gpu).collect()
 }
 
-/// The line of CUDA where it has no GPU.
+/// Text for CUDA without a GPU.
 #[cfg(feature = "cuda")]
 const NO_CUDA: &str = "none: no driver of NVIDIA's is installed, or it has no GPU";
 
@@ -98,11 +98,11 @@ fn cuda_as_json() -> Vec<serde_json::Value> {
     Vec::new()
 }
 
-/// The line of WebGPU where it has no GPU.
+/// Text for WebGPU without a GPU.
 #[cfg(feature = "wgpu")]
 const NO_GPU: &str = "none: no driver of Vulkan, Metal or Direct3D 12 offers a GPU";
 
-/// Prints the adapters, with what they offer.
+/// Prints the adapters and their features.
 #[cfg(feature = "wgpu")]
 fn gpus() -> Result<()> {
     let all = gradloom::adapters();
@@ -169,7 +169,7 @@ fn gpus() -> Result<()> {
     print_line!("{:<6} not in this build: install it with cargo's feature `wgpu`", "wgpu")
 }
 
-/// Returns the instruction sets that this processor has and that kernels may choose among.
+/// Returns the instruction sets of this processor that kernels can use.
 fn instruction_sets() -> Vec<&'static str> {
     let mut found = Vec::new();
     macro_rules! look {

@@ -1,10 +1,10 @@
-//! The command lines that the documentation shows are understood.
+//! Tests that the command parses the command lines in the documentation.
 
 use crate::Cli;
 use clap::Parser;
 use std::path::{Path, PathBuf};
 
-/// Beginnings of command lines, before the command's arguments.
+/// Prefixes of command lines, before the command's arguments.
 const CALLS: [&str; 2] = ["gradloom ", "cargo run --release -p gradloom-cli -- "];
 
 /// Returns the paths of the Markdown files that show the command.
@@ -26,12 +26,13 @@ fn command_lines_parse() {
             if let Some(language) = line.strip_prefix("```") {
                 of_commands = matches!(language, "sh" | "text");
             }
-            // Synopses have brackets.
+            // Synopses contain brackets.
             let Some(words) = CALLS.iter().find_map(|call| line.strip_prefix(call)) else { continue };
             if !of_commands || words.contains('[') {
                 continue;
             }
-            // A comment or a pipe ends the command. Of alternatives, the first; N stands for a number.
+            // A comment or a pipe ends the command. Of alternatives, only the first is parsed; N stands for a
+            // number.
             let words = words.split(" #").next().unwrap_or_default();
             let words = words.split(" | ").next().unwrap_or_default().split_whitespace();
             let words = words.map(|word| word.split('|').next().unwrap_or(word));

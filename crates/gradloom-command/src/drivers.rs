@@ -1,19 +1,18 @@
-//! Silencing of messages that drivers of GPUs print of their own accord.
+//! Silencing of messages that GPU drivers print.
 //!
-//! Mesa's Vulkan layer asks Wayland for the screen's GPU, and libwayland prints an error where a machine has
-//! no display; lavapipe warns that it is not conformant. Neither is about what the user asked for, and both
-//! look like errors of this command.
+//! Mesa's Vulkan layer asks Wayland for the display's GPU, and libwayland prints an error on a machine
+//! without a display; lavapipe warns that it is not conformant. Both look like errors of this command,
+//! although they do not concern the user's request.
 
 /// Environment variables that silence drivers; each is set only if the user has not set it.
 #[cfg(unix)]
 const QUIET: [(&str, &str); 2] = [
-    // A folder without a socket: nothing to connect to, as before, and nothing to say about it.
+    // A folder without a socket: there is still no display to connect to, but no error is printed.
     ("XDG_RUNTIME_DIR", "/nonexistent"),
     ("MESA_VK_IGNORE_CONFORMANCE_WARNING", "1"),
 ];
 
-/// Keeps drivers from printing; settings that the user has made stay. To be called before any thread is
-/// started.
+/// Silences drivers, except where the user has set a variable. Must be called before any thread is started.
 #[cfg(unix)]
 pub(crate) fn keep_quiet() {
     for (name, value) in QUIET {
@@ -25,6 +24,6 @@ pub(crate) fn keep_quiet() {
     }
 }
 
-/// Drivers of other systems print nothing.
+/// Does nothing, since drivers print nothing on other systems.
 #[cfg(not(unix))]
 pub(crate) fn keep_quiet() {}

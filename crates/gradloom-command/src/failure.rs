@@ -1,12 +1,12 @@
 //! Errors of the command and how they are printed.
 //!
-//! Always holds: code that several commands share names no option, as each has its own; a command adds its
-//! options by [`Failure::context`] and [`Failure::under`]. Messages do not mention the library's functions,
-//! which the user of a command does not call.
+//! Always holds: code shared by several commands names no option, since each command has its own; a command
+//! adds its options by [`Failure::context`] and [`Failure::under`]. Messages do not mention library
+//! functions, which a user of the command does not call.
 //!
-//! Exit codes: 2 if the command line must be changed (an option or its value is wrong, or a path that is
-//! read leads nowhere or to another kind of thing than the command takes), 1 if something failed although
-//! the command line is right: a file's contents, a place that cannot be written.
+//! Exit codes: 2 if the command line must be changed (an option or its value is wrong, or a path to read does
+//! not exist or is of the wrong kind), 1 if something failed although the command line is right, such as a
+//! damaged file or a place that cannot be written.
 
 use crate::output::{quoted, tell};
 use gradloom::runtime::regular_file::Refusal;
@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
-/// A message, a remedy, and which exit code it means.
+/// An error message with a remedy and an exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     usage: bool,
@@ -28,40 +28,40 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Makes a failure for which the command line, or what it names, must be changed: exit code 2.
+    /// Creates a failure that requires a change of the command line, or of what it names: exit code 2.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self { usage: true, message: message.into(), help: None }
     }
 
-    /// Makes a failure on the way: exit code 1.
+    /// Creates a failure of a valid command line: exit code 1.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         Self { usage: false, message: message.into(), help: None }
     }
 
-    /// Adds the remedy.
+    /// Sets the remedy.
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }
 
-    /// Puts the attempted action before the message.
+    /// Prefixes the message with `context` and a colon.
     pub(crate) fn context(mut self, context: &str) -> Self {
         self.message = format!("{context}: {}", self.message);
         self
     }
 
-    /// Makes it one of the command line.
+    /// Changes the exit code to 2, for an error of the command line.
     pub(crate) fn into_usage(self) -> Self {
         Self { usage: true, ..self }
     }
 
-    /// Puts the option that the message is about before it: `--out` before `DIR: ..`.
+    /// Prefixes the message with the option that it concerns: `--out DIR: ..`.
     pub(crate) fn under(mut self, option: &str) -> Self {
         self.message = format!("{option} {}", self.message);
         self
     }
 
-    /// Makes the failure of a named file that cannot be read.
+    /// Creates the failure of a file that cannot be read.
     pub(crate) fn unreadable(path: &Path, error: &io::Error, help: &str) -> Self {
         let message = format!("{}: cannot be read: {error}", path.display());
         let failure = if is_usage(error) { Self::usage(message) } else { Self::failed(message) };
@@ -71,7 +71,7 @@ impl Failure {
         }
     }
 
-    /// Makes the failure of a file that was named by an option and cannot be written.
+    /// Creates the failure of a file that an option names and that cannot be written.
     pub(crate) fn unwritable(option: &str, path: &Path, error: &io::Error) -> Self {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let help = match (Refusal::of(error), folder) {
@@ -100,14 +100,15 @@ impl Failure {
     }
 }
 
-/// Tells errors of a path that leads nowhere, or to no file, from others of the system.
+/// Returns true if an error means that the path is wrong: it does not exist, or is not a suitable file.
 fn is_usage(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, IsADirectory, NotADirectory, NotFound};
     Refusal::of(error).is_some()
         || matches!(error.kind(), NotFound | NotADirectory | IsADirectory | InvalidData)
 }
 
-/// Finds functions and types of the library in a text, in backticks: `.load(..)`, `Device::cpu()`.
+/// Returns true if a text has library functions or types in backticks, such as `.load(..)` or
+/// `Device::cpu()`.
 fn names_functions(text: &str) -> bool {
     let quoted = text.split('`').skip(1).step_by(2);
     let is_command = |code: &str| code.starts_with("gradloom ") || code.starts_with("--");
@@ -116,8 +117,8 @@ fn names_functions(text: &str) -> bool {
 }
 
 impl From<gradloom::Error> for Failure {
-    /// Takes the message, the notes, and those remedies that are not for programmers. A bug keeps its place
-    /// in the source, for whom it is reported to.
+    /// Keeps the message, the notes, and the remedies that do not address programmers. An internal error
+    /// keeps its source location, for the bug report.
     fn from(error: gradloom::Error) -> Self {
         if matches!(error.kind(), gradloom::ErrorKind::Internal | gradloom::ErrorKind::Verify) {
             let rendered = error.to_string();
@@ -169,8 +170,8 @@ impl From<ItemError> for Failure {
 }
 
 impl From<SamplingError> for Failure {
-    /// Returns the failure for a setting of `gradloom sample`, under its option, or for the model's output,
-    /// which has none.
+    /// Prefixes the message with the option of the wrong setting; an error in the model's output has no
+    /// option.
     fn from(error: SamplingError) -> Self {
         let option = match &error {
             SamplingError::Temperature(value) => format!("--temperature {value}"),

@@ -1,10 +1,10 @@
-//! Formats numbers for people.
+//! Human-readable numbers.
 
 use std::time::Duration;
 
 pub(crate) use gradloom::runtime::thousands;
 
-/// Bytes with a decimal unit: `812 B`, `3.4 kB`, `12.3 MB`.
+/// Formats bytes with a decimal unit: `812 B`, `3.4 kB`, `12.3 MB`.
 pub(crate) fn bytes(number: u64) -> String {
     const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
     let mut value = number as f64;
@@ -17,13 +17,13 @@ pub(crate) fn bytes(number: u64) -> String {
     if unit == 0 { format!("{number} B") } else { format!("{value:.1} {}", UNITS[unit]) }
 }
 
-/// Returns a number as short as it can be written: 0.001, 1e300.
+/// Formats a number in its shortest form: 0.001, 1e300.
 pub(crate) fn number(value: f64) -> String {
     let plain = value == 0.0 || (1e-6..1e16).contains(&value.abs()) || !value.is_finite();
     if plain { value.to_string() } else { format!("{value:e}") }
 }
 
-/// Returns a duration to the second: `42s`, `3m 05s`, `2h 07m`.
+/// Formats a duration in its two largest units: `42s`, `3m 05s`, `2h 07m`.
 pub(crate) fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs_f64().round() as u64;
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
@@ -33,7 +33,7 @@ pub(crate) fn duration(duration: Duration) -> String {
     }
 }
 
-/// Returns a noun with its number: `1 layer`, `4 layers`.
+/// Formats a number with its noun: `1 layer`, `4 layers`.
 pub(crate) fn count(number: usize, noun: &str) -> String {
     format!("{} {noun}{}", thousands(number as u64), if number == 1 { "" } else { "s" })
 }

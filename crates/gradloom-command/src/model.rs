@@ -1,4 +1,4 @@
-//! A model compiled for training and measuring, or ready to write.
+//! Models compiled for training and evaluation, or ready to generate.
 
 use crate::failure::{Failure, Result};
 use crate::tokenizer::AnyTokenizer;
@@ -14,23 +14,22 @@ use gradloom_models::language_model::{LanguageModel, Sizes};
 /// A training program that takes ids and targets.
 pub(crate) type ModelTrain = Train<AnyModel, 2>;
 
-/// Returns the learning rate over a run: a rise, then half a cosine down to a tenth.
+/// Returns the learning-rate schedule of a run: a warm-up, then half a cosine down to a tenth.
 pub(crate) fn schedule(settings: &Settings) -> Schedule {
     let training = &settings.training;
     Schedule::warmup_cosine(training.lr, training.warmup, training.steps, training.lr / 10.0)
 }
 
-/// Returns the optimizer of a run.
 pub(crate) fn optimizer(settings: &Settings) -> AdamW {
     // GPT-3's betas (Brown et al., 2020, appendix B), which suit small runs too.
     AdamW::new(schedule(settings)).betas(0.9, 0.95).weight_decay(settings.training.weight_decay)
 }
 
-/// Remedies where a step has no room, in the options of the command that compiles it.
+/// Remedies for a step that does not fit in memory, in the options of the command that compiles it.
 #[derive(Clone, Copy)]
 pub(crate) struct Smaller {
     pub(crate) step: &'static str,
-    /// Of a run that has a budget of memory.
+    /// Remedy for a run with a memory budget.
     pub(crate) budgeted: &'static str,
 }
 
@@ -62,7 +61,7 @@ pub(crate) fn compile(settings: &Settings, device: &Device, smaller: Smaller) ->
     })
 }
 
-/// Names and types of a model's parameters.
+/// Returns the names and types of a model's parameters.
 pub(crate) fn parameter_types(config: &AnyConfig) -> Vec<(String, Type)> {
     let mut types = Vec::new();
     if let Ok(model) = config.build() {
@@ -78,7 +77,7 @@ pub(crate) struct Evaluator {
     windows: Vec<(Vec<i32>, Vec<i32>)>,
 }
 
-/// Most batches of one measurement.
+/// Maximum number of batches in a measurement.
 const HELD_OUT_BATCHES: usize = 8;
 
 impl Evaluator {
@@ -99,8 +98,8 @@ impl Evaluator {
     }
 }
 
-/// Makes a generator of the tokens that a tokenizer has, with room for so many texts of so many tokens
-/// each.
+/// Creates a generator with room for `texts` texts of `tokens` tokens each, which samples only tokens of the
+/// tokenizer.
 pub(crate) fn generator(
     session: &Session<AnyModel>,
     tokenizer: &AnyTokenizer,
@@ -108,7 +107,7 @@ pub(crate) fn generator(
     tokens: usize,
 ) -> Result<Generator> {
     let Sizes { context, vocabulary, .. } = session.model().sizes();
-    // A model may have more tokens than the tokenizer: those stand for nothing.
+    // A model may have more tokens than the tokenizer; those have no text.
     let vocabulary = Some(vocabulary.min(tokenizer.get().vocabulary()));
     let options = GeneratorOptions::holding(texts, tokens.min(context));
     Ok(Generator::new(session, GeneratorOptions { vocabulary, ..options })?)

@@ -1,9 +1,8 @@
 //! `gradloom bench --decode ROWS`: the cost of the next token of many texts.
 //!
-//! GPT-2 with 124 million parameters writes one more token of each text, greedily, with so many positions
-//! in paged memory already. The weights and the texts do not matter for the time. If the device works
-//! alongside the host, a step is also queued before the tokens of the last one are read, as a generator
-//! does.
+//! GPT-2 with 124 million parameters generates one more token of each text, greedily, with `cached` positions
+//! of each text already in paged memory. The values of weights and texts do not affect the time. On a GPU, a
+//! step is also queued before the tokens of the previous one are read, as a generator does.
 
 use crate::device::report_tuning;
 use crate::failure::Result;
@@ -19,10 +18,10 @@ use gradloom_models::language_model::LanguageModel;
 use std::time::Instant;
 
 const BLOCK: usize = 16;
-/// Launches that are listed.
+/// Maximum number of launches that are listed.
 const LONGEST: usize = 40;
 
-/// Type in which keys and values are kept.
+/// Type of the cached keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
 pub(super) enum Keys {
     /// 32 bits
@@ -43,7 +42,7 @@ impl Keys {
     }
 }
 
-/// Measurement of the time to compute the next token.
+/// A measurement of the time to compute the next token.
 pub(super) struct Decode {
     /// Number of texts.
     pub(super) rows: usize,
@@ -55,7 +54,7 @@ pub(super) struct Decode {
 }
 
 impl Decode {
-    /// Times the step and prints the figures; with `launches`, also those of each launch.
+    /// Times the step and prints the figures, with `launches` also the time of each launch.
     pub(super) fn run(&self, device: &Device, json: bool, launches: bool) -> Result<()> {
         let &Self { rows, cached, weights, keys, steps } = self;
         let model = Gpt2::new(&Gpt2Config::default()).expect("a published shape");
@@ -90,7 +89,7 @@ impl Decode {
         let tables: Vec<i32> = (0..rows).flat_map(table).collect();
         let (starts, lengths) = (vec![cached as i32; rows], vec![cached as i32 + 1; rows]);
         let mut ids: Vec<i32> = (0..rows as i32).collect();
-        // The first ones warm up.
+        // The first steps warm up.
         let warm_up = steps / 5;
         program.set_step_timing(true);
         let (mut awaited, mut on_device) = (Vec::new(), Vec::new());

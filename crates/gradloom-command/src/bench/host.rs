@@ -1,9 +1,9 @@
 //! `gradloom bench --host-cost`: the cost of a step outside of kernels, and the cost of compiling, both as
 //! sizes grow.
 //!
-//! A step is measured on chains of the smallest matrix products, which nothing fuses: on the null device,
-//! which runs none of them, and on one thread of the CPU. Compiling is measured on GPT-2's training step with
-//! more and more layers, plan only.
+//! A step is measured on chains of tiny matrix products, which are never fused: on the null device, which
+//! runs none of them, and on one CPU thread. Compiling is measured on GPT-2's training step with an
+//! increasing number of layers, for the null device.
 
 use super::timing::measure;
 use crate::failure::Result;
@@ -15,17 +15,17 @@ use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 use serde::Serialize;
 use std::time::Instant;
 
-/// Launches of the chains.
+/// Numbers of launches of the chains.
 const CHAINS: [usize; 3] = [100, 1_000, 10_000];
-/// Runs of a chain, the first of which warm up.
+/// Number of runs of a chain, and of warm-up runs among them.
 const RUNS: u64 = 201;
 const WARM: u64 = 20;
-/// Layers of the models.
+/// Numbers of layers of the models.
 const LAYERS: [usize; 3] = [12, 24, 48];
-/// Times that each model is compiled; the fastest counts.
+/// Number of times that each model is compiled; the fastest counts.
 const COMPILES: usize = 3;
 
-/// One row of the first table: times of one step in microseconds, medians.
+/// A row of the first table, with median times in microseconds.
 #[derive(Debug, Serialize)]
 struct StepCost {
     launches: usize,
@@ -34,7 +34,7 @@ struct StepCost {
     cpu_us_per_launch: f64,
 }
 
-/// One row of the second table.
+/// A row of the second table.
 #[derive(Debug, Serialize)]
 struct CompileCost {
     layers: usize,
@@ -68,7 +68,7 @@ fn step_cost(launches: usize) -> Result<StepCost> {
     Ok(StepCost { launches, null_us, cpu_us, cpu_us_per_launch: cpu_us / launches as f64 })
 }
 
-/// Returns the median time, in microseconds, of a run of so many launches.
+/// Returns the median time, in microseconds, of a run of `launches` launches.
 fn chain(device: &Device, launches: usize) -> Result<f64> {
     let session = Session::new((), device, 0)?;
     let shape = [2, 2];
@@ -80,7 +80,8 @@ fn chain(device: &Device, launches: usize) -> Result<f64> {
     Ok(timing.spread()[1].as_secs_f64() * 1e6)
 }
 
-/// GPT-2's width, vocabulary and context with so many layers; batch 4, as in the configuration `gpt2-124m`.
+/// Compiles GPT-2 with `layers` layers and the width, vocabulary, context and batch of the configuration
+/// `gpt2-124m`.
 fn compile_cost(layers: usize) -> Result<CompileCost> {
     let config = Gpt2Config {
         vocabulary: 50_257,

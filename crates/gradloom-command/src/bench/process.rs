@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 static START: OnceLock<Instant> = OnceLock::new();
 
-/// Notes the start of the process; the first thing that `main` does.
+/// Records the start of the process; `main` calls it first.
 pub fn started() {
     START.get_or_init(Instant::now);
 }
@@ -15,7 +15,7 @@ pub(super) fn age() -> Duration {
     START.get_or_init(Instant::now).elapsed()
 }
 
-/// Returns the largest resident memory so far in bytes, where the system tells (Linux).
+/// Returns the peak resident memory in bytes, or `None` on systems other than Linux.
 pub(super) fn peak_resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

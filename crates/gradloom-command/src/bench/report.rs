@@ -1,4 +1,4 @@
-//! The figures, as a line and as JSON. The keys are a contract: they are added to, never renamed.
+//! The figures, as a line and as JSON. The keys are a contract: they may be added, never renamed.
 
 use super::configs::Workload;
 use super::process::peak_resident_bytes;
@@ -7,7 +7,7 @@ use gradloom::plan::{Buffer, Role};
 use serde::Serialize;
 use std::time::Duration;
 
-/// All figures; those that have no meaning are `None`.
+/// All figures; those without meaning are `None`.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
     config: &'static str,
@@ -20,39 +20,39 @@ pub(super) struct Report {
     steps: u64,
     launches: usize,
     unique_kernels: usize,
-    /// Kernels that a step runs on a device with a queue; a launch may be several.
+    /// Number of kernels that a step runs on a device with a queue; a launch may run several.
     dispatches: Option<usize>,
     passes: Option<usize>,
     submits: Option<usize>,
-    /// Number of times that a step's results were copied to the host while steps were timed, read and queued.
+    /// Number of times that results were copied to the host while steps were timed, both read and queued.
     readbacks: Option<usize>,
     planned_peak_bytes: u64,
     measured_peak_bytes: Option<u64>,
     workspace_bytes: u64,
-    /// Elements of all parameters.
+    /// Number of elements of all parameters.
     parameters: usize,
     parameter_tensors: usize,
-    /// Parameters and states in all, with the padding between them. This, constants, step and workspace add
-    /// up to the planned peak.
+    /// Bytes of all parameters and states, including the padding between them. The planned peak is the sum of
+    /// these, the constants, the step and the workspace.
     store_bytes: u64,
     /// Bytes of the parameters in the store, without padding.
     parameter_bytes: u64,
     /// Bytes of the states in the store, without padding: the optimizer's moments and counters.
     state_bytes: u64,
     constant_bytes: u64,
-    /// The arena of inputs, activations, gradients and outputs.
+    /// Bytes of the arena for inputs, activations, gradients and outputs.
     step_bytes: u64,
     compile_ms: f64,
     first_step_ms: Option<f64>,
     process_to_first_step_ms: Option<f64>,
-    /// Time of the host to queue a step, where the device has room for it.
+    /// Host time to queue a step while the device has room for it.
     encode_us: Option<f64>,
-    /// Time of a step by the device's own clock.
+    /// Device time of a step, by the device's own clock.
     device_ms: Option<f64>,
     ms_per_step: Option<f64>,
     ms_min: Option<f64>,
     ms_max: Option<f64>,
-    /// Time of a step whose loss is not read, on a device with a queue: the mean of as many steps in a row.
+    /// Mean time of a step whose loss is not read, among steps in a row on a device with a queue.
     queued_ms_per_step: Option<f64>,
     tokens_per_s: Option<f64>,
     first_loss: Option<f32>,
@@ -74,7 +74,7 @@ impl Report {
         let states = with_role(Role::State);
         let runs = device.name() != "null";
         let [least, median, greatest] = timing.spread().map(ms);
-        // The time of a step that was not run means nothing.
+        // Times are meaningless if no step was run.
         let timed = |value: f64| runs.then_some(value);
         Self {
             config,
@@ -117,12 +117,12 @@ impl Report {
         }
     }
 
-    /// Returns one JSON object on one line.
+    /// Returns the figures as a JSON object on one line.
     pub(super) fn json(&self) -> String {
         serde_json::to_string(self).expect("figures are plain data")
     }
 
-    /// Returns the figures as a line in the form that the compared programs print.
+    /// Returns the figures on one line, in the format of the compared programs.
     pub(super) fn line(&self) -> String {
         let nan = f64::NAN;
         format!(

@@ -1,5 +1,5 @@
-//! Texts for many requests at once: time to the first token, with and without a known prefix, and tokens a
-//! second of all.
+//! `gradloom bench --requests N`: simultaneous requests to a generator. The figures are the time to the first
+//! token, with and without a known prefix, and the total tokens per second.
 
 use super::decode::Keys;
 use crate::device::report_tuning;
@@ -14,13 +14,13 @@ use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 use gradloom_models::language_model::LanguageModel;
 use std::time::Instant;
 
-/// Tokens that all prompts have in common, those of each alone, and those that are written.
+/// Tokens of a request: shared by all prompts, specific to its prompt, and generated.
 const COMMON: usize = 512;
 const OWN: usize = 16;
 const WRITTEN: usize = 64;
-/// Tokens of a block.
+/// Number of tokens in a block.
 const BLOCK: usize = 16;
-/// Number of times that the time to the first token is measured.
+/// Number of measurements of the time to the first token.
 const TIMES: usize = 7;
 
 /// Times requests and prints the figures.
@@ -33,7 +33,7 @@ pub(super) fn run(device: &Device, count: usize, (weights, keys): (Weights, Keys
     let session = Session::new(model, device, 0)?;
     let own_blocks = (OWN + WRITTEN).div_ceil(BLOCK) + 1;
     let options = GeneratorOptions {
-        // Room for one private text beside all others.
+        // A text that shares nothing needs room beside all others.
         blocks: 2 * COMMON / BLOCK + (count + TIMES + 2) * own_blocks,
         block_size: BLOCK,
         rows: count,
@@ -53,7 +53,7 @@ pub(super) fn run(device: &Device, count: usize, (weights, keys): (Weights, Keys
         let sampling = Sampling { temperature: 0.0, ..Sampling::default() };
         Request { sampling, shares, ..Request::new(prompt, most) }
     };
-    // The second one is timed with what the first one left.
+    // The warm-up sends two sharing requests: the second one reuses the prefix of the first.
     for shares in [false, true, true] {
         first_token_ms(&mut generator, request(shares, 1))?;
     }
@@ -64,7 +64,7 @@ pub(super) fn run(device: &Device, count: usize, (weights, keys): (Weights, Keys
         Ok(times[TIMES / 2])
     };
     let (without, with) = (median(false)?, median(true)?);
-    // All forms of programs are compiled by a first round.
+    // The first round compiles all forms of the programs.
     let mut seconds = 0.0;
     for _ in 0..2 {
         let began = Instant::now();

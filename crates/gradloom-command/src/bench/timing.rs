@@ -4,42 +4,43 @@ use super::configs::Workload;
 use crate::failure::Result;
 use std::time::{Duration, Instant};
 
-/// The measurements.
+/// Measurements of a workload's steps.
 #[derive(Clone, Debug)]
 pub(super) struct Timing {
     pub(super) steps: u64,
     pub(super) first: Duration,
     /// Time from the start of the process to the end of the first step.
     pub(super) process_to_first: Duration,
-    /// Steps after the warm-up, in the order in which they ran.
+    /// Times of the steps after the warm-up, in the order in which they ran.
     timed: Vec<Duration>,
-    /// Times of a device with a queue.
+    /// Times on a device with a queue.
     pub(super) queued: Option<Queued>,
-    /// Loss of the first step, before it changed anything.
+    /// Loss of the first step, before any update.
     pub(super) first_loss: f32,
     /// Loss of the last step.
     pub(super) final_loss: f32,
 }
 
-/// Times of steps that are queued without a read.
+/// Times of steps that are queued without reading their losses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queued {
-    /// Mean time of a step among many.
+    /// Mean time of a step.
     pub(super) step: Duration,
-    /// Number of times that results were copied to the host by then.
+    /// Number of times that results have been copied to the host by then.
     pub(super) readbacks: usize,
-    /// Median time of the host to queue a step while the device has room for it.
+    /// Median host time to queue a step while the device has room for it.
     pub(super) host: Duration,
-    /// Median time of the device for a step, by its own clock; `None` if it cannot tell.
+    /// Median device time of a step, by the device's own clock; `None` if it cannot be measured.
     pub(super) device: Option<Duration>,
 }
 
-/// Rounds of the medians, at least and at most, and the time that they take together.
+/// Minimum and maximum number of rounds for a median, and the time that all rounds should take.
 const LEAST: usize = 10;
 const MOST: usize = 1000;
 const ROUNDS: Duration = Duration::from_millis(500);
 
-/// Runs `step` so many times; the first `warm` ones are not timed. Each time includes reading the loss.
+/// Runs `step` the given number of times, and times all but the first `warm` runs. Each time includes reading
+/// the loss.
 pub(super) fn measure(steps: u64, warm: u64, mut step: impl FnMut() -> Result<f32>) -> Result<Timing> {
     let (mut timed, mut first, mut process_to_first) = (Vec::new(), Duration::ZERO, Duration::ZERO);
     let (mut first_loss, mut final_loss) = (f32::NAN, f32::NAN);
@@ -58,7 +59,8 @@ pub(super) fn measure(steps: u64, warm: u64, mut step: impl FnMut() -> Result<f3
     Ok(Timing { steps, first, process_to_first, timed, queued: None, first_loss, final_loss })
 }
 
-/// Measures steps that are not read, but for the last one of `steps` in a row.
+/// Measures the mean time of `steps` steps in a row, of which only the last is read, and then the median host
+/// and device times of a step.
 pub(super) fn measure_queued(steps: u64, workload: &mut dyn Workload) -> Result<Queued> {
     workload.step()?;
     let began = Instant::now();
@@ -70,7 +72,7 @@ pub(super) fn measure_queued(steps: u64, workload: &mut dyn Workload) -> Result<
     let rounds = rounds.clamp(LEAST, MOST);
     let (mut host, mut device) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        // The device has nothing to do, and takes two steps without a wait.
+        // The device is idle now, and has room for two steps.
         workload.step()?;
         for _ in 0..2 {
             let began = Instant::now();
@@ -89,7 +91,7 @@ pub(super) fn measure_queued(steps: u64, workload: &mut dyn Workload) -> Result<
     Ok(Queued { step, readbacks, host: spread(host)[1], device })
 }
 
-/// Returns the least, the median and the greatest of some times.
+/// Returns the minimum, median and maximum of `times`, or zeros if it is empty.
 fn spread(mut times: Vec<Duration>) -> [Duration; 3] {
     times.sort_unstable();
     let n = times.len();
@@ -100,7 +102,7 @@ fn spread(mut times: Vec<Duration>) -> [Duration; 3] {
 }
 
 impl Timing {
-    /// Returns the least, median and greatest time of a step.
+    /// Returns the minimum, median and maximum time of a step.
     pub(super) fn spread(&self) -> [Duration; 3] {
         spread(self.timed.clone())
     }

@@ -1,4 +1,4 @@
-//! `--verify`: the compiler's graphs in float64 against each other, and the CPU against float64.
+//! `--verify`: compares the compiler's graphs with each other in float64, and the CPU's results with float64.
 
 use crate::failure::{Failure, Result};
 use crate::format::count;
@@ -38,7 +38,7 @@ pub(super) fn run(settings: &Settings) -> Result<()> {
         .help("this is a fault of gradloom: please report it with the preset and the processor"))
 }
 
-/// Returns settings small enough for the reference evaluator, with every part of the model still there.
+/// Returns settings that are small enough for the reference evaluator and keep every part of the model.
 fn shrunk(settings: &Settings) -> Settings {
     let mut settings = settings.clone();
     match &mut settings.model {
@@ -50,7 +50,7 @@ fn shrunk(settings: &Settings) -> Settings {
             model.vocabulary = model.vocabulary.min(61);
         }
         AnyConfig::Llama(model) => {
-            // As many heads share a key as before, where there are not too many.
+            // As many heads share a key as before, but at most 2.
             let shared = (model.heads / model.key_heads).min(2);
             model.layers = model.layers.min(2);
             (model.key_heads, model.depth) = (model.key_heads.min(2), 8);

@@ -1,4 +1,4 @@
-//! GPT-2 on random weights and tokens, or on those that other programs begin from.
+//! GPT-2 on random weights and tokens, or on weights and tokens that other programs start from too.
 
 use super::peers::{self, Shape};
 use super::workload::{Compiled, Elements, Workload};
@@ -10,7 +10,8 @@ use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 use std::path::Path;
 use std::time::Instant;
 
-/// AdamW on everything, without a schedule and without clipping; one batch.
+/// Compiles a step that trains on one batch with AdamW, without a schedule or clipping. All parameters are
+/// decayed.
 pub(super) fn compile(
     name: &str,
     config: &Gpt2Config,

@@ -7,12 +7,13 @@ use gradloom::optim::Optimizer;
 use gradloom::{AdamW, ConvOptions, Device, PoolOptions, Sgd, Tensor, Trainer, f32, i32};
 use std::time::Instant;
 
-/// Numbers that are evenly spread over 0..1: the golden ratio's multiples, of which a float32 holds 24 bits.
+/// Returns numbers evenly spread over 0..1: multiples of the golden ratio with 24 bits, which a float32 holds
+/// exactly.
 fn spread(count: usize) -> Vec<f32> {
     (0..count as u32).map(|i| (i.wrapping_mul(2_654_435_769) >> 8) as f32 / (1 << 24) as f32).collect()
 }
 
-/// Returns a step with one input of numbers, whose mean square is the loss.
+/// Compiles a step with one f32 input, whose loss is the mean square of the output.
 fn mean_square<M: Module + 'static>(
     device: &Device,
     shape: &[usize],
@@ -32,7 +33,7 @@ fn mean_square<M: Module + 'static>(
     Ok(Box::new(Compiled { train, data, compile_time: began.elapsed(), tokens: None }))
 }
 
-/// Two convolutions of 3 x 3 over 32 images of 32 x 32, 3 to 32 to 64 channels.
+/// Compiles two 3 x 3 convolutions over 32 images of 32 x 32 pixels, from 3 to 32 to 64 channels.
 pub(super) fn convolutions(device: &Device) -> Result<Box<dyn Workload>> {
     let options = || ConvOptions::new().padding(1);
     let model = (Conv2d::new(3, 32, 3, options()), Conv2d::new(32, 64, 3, options()));
@@ -41,13 +42,14 @@ pub(super) fn convolutions(device: &Device) -> Result<Box<dyn Workload>> {
     })
 }
 
-/// Returns an LSTM of width 256 over 64 steps of 32 sequences.
+/// Compiles an LSTM of width 256 over 32 sequences of 64 steps.
 pub(super) fn lstm(device: &Device) -> Result<Box<dyn Workload>> {
     mean_square(device, &[32, 64, 256], Lstm::new(256, 256), Sgd::new(1e-3), |lstm, x| lstm.forward(x))
 }
 
-/// tensorgrad's sample: 64 images of 28 x 28 through convolutions of 3 x 3, 1 to 16 to 32 channels, each with
-/// ReLU and maxima of 2 x 2, then 1568 to 64 to 10; AdamW, clipped at 1.
+/// Compiles tensorgrad's sample: 64 images of 28 x 28 pixels through 3 x 3 convolutions, from 1 to 16 to 32
+/// channels, each followed by ReLU and 2 x 2 max pooling, then linear layers from 1568 to 64 to 10. AdamW,
+/// with gradients clipped to norm 1.
 pub(super) fn digits(device: &Device) -> Result<Box<dyn Workload>> {
     const BATCH: usize = 64;
     let began = Instant::now();

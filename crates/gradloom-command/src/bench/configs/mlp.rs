@@ -1,4 +1,4 @@
-//! Perceptrons: small kernels, so that what counts is the cost of a launch.
+//! Multilayer perceptrons, whose kernels are so small that launch overhead dominates the time.
 
 use super::models::Mlp;
 use super::workload::{Compiled, Elements, Workload};
@@ -6,7 +6,7 @@ use crate::failure::Result;
 use gradloom::{Adam, Device, Trainer, f32, i32};
 use std::time::Instant;
 
-/// 1-64-64-1 learns sin on 256 points: 4,353 parameters in 6 tensors.
+/// Compiles a 1-64-64-1 perceptron that learns sin on 256 points: 4,353 parameters in 6 tensors.
 pub(super) fn sine(device: &Device) -> Result<Box<dyn Workload>> {
     const POINTS: usize = 256;
     let xs: Vec<f32> = (0..POINTS).map(|i| (i as f32 / 255.0 - 0.5) * 6.0).collect();
@@ -21,13 +21,13 @@ pub(super) fn sine(device: &Device) -> Result<Box<dyn Workload>> {
     Ok(Box::new(Compiled { train, data, compile_time: began.elapsed(), tokens: None }))
 }
 
-/// 784-256-10 tells 128 made-up digits apart: 203,530 parameters in 4 tensors. Pixels are uniform in 0..1,
-/// classes come in turn.
+/// Compiles a 784-256-10 perceptron that classifies 128 synthetic digits: 203,530 parameters in 4 tensors.
+/// Pixels are uniform in 0..1; classes repeat from 0 to 9.
 pub(super) fn digits(device: &Device) -> Result<Box<dyn Workload>> {
     const BATCH: usize = 128;
     const PIXELS: usize = 28 * 28;
     const CLASSES: usize = 10;
-    // The golden ratio's multiples spread evenly; 24 bits are what a float32 holds.
+    // Multiples of the golden ratio are evenly spread; a float32 holds 24 bits exactly.
     let pixel = |i: u32| (i.wrapping_mul(2_654_435_769) >> 8) as f32 / (1 << 24) as f32;
     let pixels = (0..(BATCH * PIXELS) as u32).map(pixel).collect();
     let classes = (0..BATCH).map(|row| (row % CLASSES) as i32).collect();

@@ -1,6 +1,6 @@
-//! The named configurations, one file a family of models.
+//! The named configurations, one file for each family of models.
 //!
-//! In: a name and a device. Out: a [`Workload`], a compiled training step that carries the data of its steps.
+//! In: a name and a device. Out: a [`Workload`], a compiled training step with its data.
 
 mod gpt2;
 mod layers;
@@ -16,7 +16,7 @@ use gradloom_models::gpt2::Gpt2Config;
 use std::path::Path;
 pub(crate) use workload::Workload;
 
-/// A training step with a name. What a name means never changes: a different step gets a new name.
+/// A named training step. The meaning of a name never changes: a different step gets a new name.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) name: &'static str,
@@ -46,7 +46,8 @@ const fn gpt2(sizes: [usize; 5], batch: usize) -> Kind {
     }
 }
 
-/// `tg-mlp` is the step of `mlp-sin` under the name of the sample that it is put beside.
+/// All configurations. `tg-mlp` is the step of `mlp-sin` under the name of tensorgrad's sample, with which it
+/// is compared.
 const CONFIGS: [Config; 11] = [
     Config { name: "S", steps: 60, warm: 10, kind: gpt2([256, 128, 4, 4, 128], 8) },
     Config { name: "M", steps: 16, warm: 4, kind: gpt2([8192, 384, 6, 6, 256], 4) },
@@ -62,10 +63,10 @@ const CONFIGS: [Config; 11] = [
 ];
 
 impl Config {
-    /// Returns the configuration of this name.
+    /// Returns the configuration with this name.
     ///
     /// # Errors
-    /// When there is none; the message lists those that there are.
+    /// When no configuration has this name; the message lists the names.
     pub(crate) fn find(name: &str) -> Result<Config> {
         CONFIGS.into_iter().find(|config| config.name == name).ok_or_else(|| {
             let names = CONFIGS.map(|config| config.name).join(", ");
@@ -104,12 +105,12 @@ mod tests {
     use gradloom_testing::nvrtc;
     use std::collections::BTreeSet;
 
-    /// Returns the kernels of a configuration as CUDA C, each once.
+    /// Returns the distinct kernels of a configuration as CUDA C.
     fn kernels(config: &Config, precision: Precision) -> BTreeSet<String> {
         let target = Target::cuda(Limits::cuda(), precision);
         let workload = config.compile(&Device::null_for(target.clone()), None).unwrap();
         let texts = target.emit(workload.graph(), workload.plan()).unwrap();
-        // But for their names, and the numbers of launches.
+        // Kernels are compared without their names and launch numbers.
         let plain = |text: &Text| {
             let (before, name) = text.source.split_once("__launch_bounds__(").expect("a kernel has bounds");
             let (bounds, name) = name.split_once(") ").expect("bounds end");
@@ -124,7 +125,8 @@ mod tests {
     fn kernels_of_all_configurations_are_cuda_c() {
         let library = nvrtc::library();
         let mut all = BTreeSet::new();
-        // The LSTM is thousands of launches of kernels that the others have, too; the larger batch as well.
+        // The LSTM has thousands of launches, whose kernels occur in other configurations too, as do those of
+        // the larger batch.
         for config in CONFIGS.iter().filter(|config| !["lstm", "gpt2-124m-b16"].contains(&config.name)) {
             for precision in Precision::ALL {
                 let made = kernels(config, precision);

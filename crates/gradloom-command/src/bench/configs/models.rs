@@ -1,36 +1,36 @@
-//! The models of configurations that are no language models: a perceptron, and a small transformer that
-//! learns to add numbers of two digits, character by character: `47+85=132`. The transformer's shapes are
-//! those of tensorgrad's sample, beside whose counts of kernels and bytes ours are put.
+//! Models of the configurations other than GPT-2: a perceptron, and a small transformer that learns to add
+//! two-digit numbers character by character (`47+85=132`). The transformer has the shapes of tensorgrad's
+//! sample, with which we compare the numbers of kernels and bytes.
 
 use gradloom::nn::{Embedding, Init, LayerNorm, Linear, Module};
 use gradloom::{AttentionOptions, Tensor};
 
-/// A perceptron: linear layers with biases, and ReLU between them.
+/// A perceptron: linear layers with biases and ReLU between them.
 #[derive(Debug, Module)]
 pub(crate) struct Mlp {
     layers: Vec<Linear>,
 }
 
 impl Mlp {
-    /// Makes a perceptron of these widths, which include those of the inputs and the outputs.
+    /// Creates a perceptron with these layer widths, including those of the inputs and the outputs.
     pub(crate) fn new(widths: &[usize]) -> Self {
         Self { layers: widths.windows(2).map(|pair| Linear::new(pair[0], pair[1])).collect() }
     }
 
-    /// `[.., first width] -> [.., last width]`.
+    /// Computes the outputs: `[.., first width] -> [.., last width]`.
     pub(crate) fn forward(&self, x: Tensor) -> Tensor {
         let (last, inner) = self.layers.split_last().expect("there are two widths at least");
         last.forward(inner.iter().fold(x, |x, layer| layer.forward(x).relu()))
     }
 }
 
-/// The digits, `+` and `=`.
+/// Number of tokens: the ten digits, `+` and `=`.
 const VOCABULARY: usize = 12;
-/// Characters of a problem.
+/// Number of characters of a problem.
 const CHARACTERS: usize = 9;
-/// Characters that the model sees: all but the last.
+/// Number of characters that the model reads: all but the last.
 pub(crate) const SEQUENCE: usize = CHARACTERS - 1;
-/// 1 at the positions whose next character is a digit of the sum.
+/// 1 at positions whose next character is a digit of the sum, 0 elsewhere.
 pub(crate) const MASK: [f32; SEQUENCE] = [0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0];
 
 const WIDTH: usize = 64;
@@ -39,32 +39,32 @@ const LAYERS: usize = 3;
 const PLUS: i32 = 10;
 const EQUALS: i32 = 11;
 
-/// The model: embeddings, three pre-LayerNorm blocks, and logits through the token embedding. 150,656
-/// parameters in 40 tensors.
+/// A transformer that adds: embeddings, three pre-LayerNorm blocks, and logits through the token embedding;
+/// 150,656 parameters in 40 tensors.
 #[derive(Debug, Module)]
 pub(crate) struct AdditionTransformer {
-    /// `[12, 64]`; transposed, the output layer.
+    /// Token embedding, `[12, 64]`; its transpose is the output layer.
     tokens: Embedding,
-    /// `[9, 64]`, of which a problem's first 8 characters use as many rows.
+    /// Position embedding, `[9, 64]`; the model reads 8 characters, so the last row is unused.
     positions: Embedding,
-    /// First to last.
+    /// Blocks, first to last.
     blocks: Vec<Block>,
-    /// The last normalisation.
+    /// Final LayerNorm.
     norm: LayerNorm,
 }
 
-/// One block: attention, then an MLP, each on a normalised copy and added to its input.
+/// A block: attention, then an MLP, each applied to a normalised copy of its input and added to it.
 #[derive(Debug, Module)]
 struct Block {
     /// Normalisation before attention.
     norm_attention: LayerNorm,
-    /// Projection to the queries of all heads, `[64, 64]`, without bias; so are the next three.
+    /// Projection to the queries of all heads, `[64, 64]`, without bias, as the next three.
     query: Linear,
     /// Projection to the keys.
     key: Linear,
     /// Projection to the values.
     value: Linear,
-    /// Projection of the heads, which stand side by side.
+    /// Projection of the concatenated heads.
     output: Linear,
     /// Normalisation before the MLP.
     norm_mlp: LayerNorm,
@@ -75,7 +75,8 @@ struct Block {
 }
 
 impl AdditionTransformer {
-    /// Embeddings start normal with deviation 0.02, as in GPT-2; the rest as its layers say.
+    /// Creates the model. Embeddings are initialised from a normal distribution with standard deviation 0.02,
+    /// as in GPT-2; other parameters have their layer's default.
     pub(crate) fn new() -> Self {
         let normal = Init::Normal { std: 0.02 };
         Self {
@@ -86,7 +87,7 @@ impl AdditionTransformer {
         }
     }
 
-    /// Logits of the character after each position: i32 `[batch, 8]` gives `[batch, 8, 12]`.
+    /// Computes the logits of the character after each position: i32 `[batch, 8]` to `[batch, 8, 12]`.
     pub(crate) fn forward(&self, ids: Tensor) -> Tensor {
         let [_, time] = ids.dims();
         let mut x = self.tokens.forward(ids) + self.positions.weight.tensor().slice(0, 0..time);
@@ -96,8 +97,8 @@ impl AdditionTransformer {
         self.norm.forward(x).matmul(self.tokens.weight.tensor().transpose(0, 1))
     }
 
-    /// Returns the mean cross-entropy in nats over the digits of the sum: ids and targets i32 `[batch, 8]`,
-    /// mask f32 `[8]` ([`MASK`]).
+    /// Returns the mean cross-entropy in nats over the digits of the sum. Ids and targets are i32 `[batch,
+    /// 8]`, the mask is f32 `[8]` ([`MASK`]).
     pub(crate) fn loss(&self, ids: Tensor, targets: Tensor, mask: Tensor) -> Tensor {
         let [batch, _] = ids.dims();
         let digits = batch * MASK.iter().filter(|&&weight| weight > 0.0).count();
@@ -133,17 +134,17 @@ impl Block {
     }
 }
 
-/// Returns so many problems: ids and targets, rows of 8 each, row-major. A target is the character that
+/// Returns `count` problems as ids and targets, both row-major with rows of 8. A target is the character that
 /// follows.
 pub(crate) fn problems(count: u32) -> (Vec<i32>, Vec<i32>) {
-    // The golden ratio's multiples spread evenly.
+    // Multiples of the golden ratio are evenly spread.
     let number = |i: u32| ((i.wrapping_mul(2_654_435_769) >> 8) % 100) as i32;
     let all: Vec<_> = (0..count).map(|row| characters(number(2 * row), number(2 * row + 1))).collect();
     let part = |from: usize| all.iter().flat_map(|text| text[from..from + SEQUENCE].to_vec()).collect();
     (part(0), part(1))
 }
 
-/// `47+85=132`, with leading zeros.
+/// Returns the characters of a problem, with leading zeros: `47+85=132`.
 fn characters(a: i32, b: i32) -> [i32; CHARACTERS] {
     let sum = a + b;
     [a / 10, a % 10, PLUS, b / 10, b % 10, EQUALS, sum / 100, sum / 10 % 10, sum % 10]
@@ -154,7 +155,7 @@ mod tests {
     use super::*;
     use gradloom::nn::Visitor;
 
-    /// Numbers of tensors and of elements.
+    /// Counts the tensors and the elements of a model's parameters.
     fn parameters(model: &impl Module) -> (usize, usize) {
         let mut counts = (0, 0);
         let mut add = |_: &str, param: &gradloom::Param| {

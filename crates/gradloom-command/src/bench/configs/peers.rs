@@ -1,4 +1,4 @@
-//! Weights and tokens that several programs begin from: `NAME.json` (sizes, and names with shapes in order),
+//! Weights and tokens that several programs start from: `NAME.json` (sizes, and names with shapes in order),
 //! `NAME.w.bin` (float32, one tensor after the other) and `NAME.tok.bin` (uint32 `[batch, context + 1]`), all
 //! little-endian.
 
@@ -10,16 +10,16 @@ use gradloom_models::gpt2::Gpt2Config;
 use serde::Deserialize;
 use std::path::Path;
 
-/// Most bytes of a file: the weights of the largest configuration have half of them.
+/// Maximum size of a file in bytes, about twice that of the largest configuration's weights.
 const LARGEST: u64 = 1 << 30;
 
-/// The shape of the data that a configuration expects.
+/// Shape of the data that a configuration expects.
 pub(super) struct Shape {
     pub(super) model: Gpt2Config,
     pub(super) batch: usize,
 }
 
-/// The part of `NAME.json` that is read.
+/// Fields that are read from `NAME.json`.
 #[derive(Deserialize)]
 struct Description {
     vocab: usize,
@@ -31,7 +31,7 @@ struct Description {
     names: Vec<(String, Vec<usize>)>,
 }
 
-/// Weights by our names, and one batch.
+/// Weights under gradloom's names, and one batch of tokens.
 pub(super) struct Given {
     weights: Vec<(String, Type, Vec<u8>)>,
     tokens: Vec<i32>,
@@ -41,7 +41,7 @@ pub(super) struct Given {
 /// Reads the files of a configuration.
 ///
 /// # Errors
-/// When a file is missing, of another size, or made for other sizes.
+/// When a file is missing or has another size, or was made for other sizes of the model.
 #[expect(clippy::disallowed_methods, reason = "our own script writes the file")]
 pub(super) fn load(folder: &Path, name: &str, shape: &Shape) -> Result<Given> {
     let read = |suffix: &str| {
@@ -91,7 +91,7 @@ pub(super) fn load(folder: &Path, name: &str, shape: &Shape) -> Result<Given> {
 }
 
 impl Given {
-    /// Replaces every parameter; the store's own checks notice one that is missing in the file.
+    /// Replaces every parameter; the store's own checks detect a parameter that the file lacks.
     pub(super) fn restore(&self, store: &Store) -> Result<()> {
         let parameters = store.entries().iter().filter(|entry| entry.init.is_none()).count();
         if parameters != self.weights.len() {
@@ -100,14 +100,14 @@ impl Given {
         }
         let tensors: Vec<(&str, &Type, &[u8])> =
             self.weights.iter().map(|(name, ty, bytes)| (name.as_str(), ty, bytes.as_slice())).collect();
-        // The null device keeps no weights.
+        // The null device stores no weights.
         match store.write(&tensors) {
             Err(error) if error.kind() == gradloom::ErrorKind::Device => Ok(()),
             other => Ok(other?),
         }
     }
 
-    /// Inputs and targets.
+    /// Returns inputs and targets, each row-major `[batch, context]`.
     pub(super) fn batch(&self) -> (Vec<i32>, Vec<i32>) {
         let rows = || self.tokens.chunks_exact(self.context + 1);
         let inputs = rows().flat_map(|row| &row[..self.context]).copied().collect();
@@ -115,7 +115,7 @@ impl Given {
     }
 }
 
-/// `h3.qkvw` is `h.3.attn.c_attn.weight`, and so on.
+/// Returns gradloom's name of a tensor: `h3.qkvw` is `h.3.attn.c_attn.weight`.
 fn our_name(theirs: &str) -> Option<String> {
     let outer = match theirs {
         "wte" => Some("wte.weight"),

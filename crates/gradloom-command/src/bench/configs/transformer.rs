@@ -1,4 +1,4 @@
-//! tensorgrad's sample transformer, which adds numbers of two digits.
+//! tensorgrad's sample transformer, which adds two-digit numbers.
 
 use super::models::{AdditionTransformer, MASK, SEQUENCE, problems};
 use super::workload::{Compiled, Elements, Workload};
@@ -6,14 +6,14 @@ use crate::failure::Result;
 use gradloom::{AdamW, Device, Schedule, Trainer, f32, i32};
 use std::time::Instant;
 
-/// 128 problems of 8 characters; AdamW, whose decay leaves out biases and norms as theirs does, and clipping
-/// to norm 1.
+/// Compiles a step on 128 problems of 8 characters, with gradients clipped to norm 1 and AdamW, whose weight
+/// decay excludes biases and norms as tensorgrad's does.
 pub(super) fn addition(device: &Device) -> Result<Box<dyn Workload>> {
     const BATCH: usize = 128;
     let shape = [BATCH, SEQUENCE];
     let (ids, targets) = problems(BATCH as u32);
-    // Within 9 MB, normalised inputs and the like are computed again in the backward pass. A GPU waits more
-    // for launches than for memory.
+    // Within 9 MB, the backward pass recomputes values such as normalised inputs. On a GPU, launches cost
+    // more time than memory traffic does.
     let budget = if device.is_gpu() { 14_000_000 } else { 9_000_000 };
     let began = Instant::now();
     let train = Trainer::new(AdditionTransformer::new())

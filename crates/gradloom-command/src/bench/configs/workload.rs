@@ -1,4 +1,4 @@
-//! A compiled step with the data of its steps, whatever its model and inputs are.
+//! A compiled step with its data, whatever its model and inputs are.
 
 use crate::failure::Result;
 #[cfg(test)]
@@ -8,21 +8,21 @@ use gradloom::runtime::Work;
 use gradloom::{Data, Device, Module, Profile, ProfileOptions, Train};
 use std::time::Duration;
 
-/// A training step that needs nothing more to run: every step trains on the same data.
+/// A training step that carries its data: every step trains on the same batch.
 pub(crate) trait Workload {
     /// Runs a step and reads its loss.
     fn step(&mut self) -> Result<f32>;
-    /// Queues a step whose loss is not read.
+    /// Queues a step without reading its loss.
     fn queue(&mut self) -> Result<()>;
-    /// Starts or stops timing steps by the device's clock.
+    /// Starts or stops measuring the device time of steps.
     fn set_step_timing(&mut self, on: bool);
-    /// Returns the time that the device took for the last step, if it can tell.
+    /// Returns the device time of the last step, or `None` if it was not measured.
     fn step_time(&self) -> Result<Option<Duration>>;
-    /// Returns the work of a step on a device with a queue.
+    /// Returns the work of a step, or `None` if the device has no queue.
     fn work(&self) -> Option<Work>;
-    /// Returns the time that compiling took.
+    /// Returns the time that compilation took.
     fn compile_time(&self) -> Duration;
-    /// Tokens that a step trains on, for a model of text.
+    /// Returns the number of tokens that a step trains on, or `None` if its model is not a language model.
     fn tokens(&self) -> Option<usize>;
     fn device(&self) -> &Device;
     fn plan(&self) -> &Plan;
@@ -30,9 +30,9 @@ pub(crate) trait Workload {
     /// Returns the graph that was lowered.
     #[cfg(test)]
     fn graph(&self) -> &Graph;
-    /// Tells where the time of its steps goes.
+    /// Profiles the step, launch by launch.
     fn profile(&mut self, options: ProfileOptions) -> Result<Profile>;
-    /// Bytes that the program and its store asked the system for.
+    /// Returns the number of bytes that the program and its store have allocated.
     fn allocated_bytes(&self) -> u64;
 }
 
@@ -52,7 +52,7 @@ impl Elements {
     }
 }
 
-/// The one kind of [`Workload`].
+/// The only implementation of [`Workload`].
 pub(super) struct Compiled<M, const N: usize> {
     pub(super) train: Train<M, N>,
     pub(super) data: [Elements; N],
