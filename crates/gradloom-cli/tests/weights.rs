@@ -1,4 +1,4 @@
-//! Models in fewer bits: written by `export`, and read by every command that takes a model.
+//! Models stored in fewer bits: written by `export`, and read by every command that takes a model.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they write")]
 
@@ -28,7 +28,7 @@ fn weights_in_fewer_bits_are_exported_and_read() {
         let told = workspace.succeed(&format!("info {weights}")).stdout;
         assert!(told.contains(&format!(" parameters, matrices in {weights}\n")), "{told}");
 
-        // As floats again, whatever reads it: another program, a run, a training.
+        // They are converted to floats for another program, a run, or a training.
         workspace.succeed(&format!("export {weights} --out {weights}-floats"));
         workspace.succeed(&format!("import {weights} {weights}-run"));
         assert_eq!(json(&format!("info {weights}-floats --json"))["weights"], Value::Null);
@@ -37,7 +37,7 @@ fn weights_in_fewer_bits_are_exported_and_read() {
         let train = format!("train --init {weights} --data text.txt --batch 2 --steps 1 --threads 1");
         workspace.succeed(&format!("{train} --out {weights}-more"));
     }
-    // The same from the folder of transformers, and once more.
+    // The result is the same from the folder of transformers, and from the quantized one.
     workspace.succeed("export floats --out again --quantize q8_0");
     assert_eq!(workspace.read("again/model.safetensors"), workspace.read("q8_0/model.safetensors"));
     workspace.succeed("export q8_0 --out again --weights q8_0");

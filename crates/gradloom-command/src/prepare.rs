@@ -1,8 +1,8 @@
-//! `gradloom prepare`: text to files of tokens, which may be larger than memory.
+//! `gradloom prepare`: encodes text, which may be larger than memory, as files of tokens.
 //!
-//! In: text, read piece by piece. Out: a folder of shards with the tokenizer that made them. Always holds:
-//! the folder appears as a whole, under its name, when all is written; a few pieces at a time are in memory;
-//! the files depend on the text and the flags alone.
+//! In: text, read in pieces. Out: a folder of shards and the tokenizer that made them. Always holds: the
+//! folder appears under its name only when complete; a few pieces are in memory at a time; the files depend
+//! only on the text and the flags.
 
 use crate::failure::{Failure, Result};
 use crate::format::{count, thousands};
@@ -28,26 +28,26 @@ pub(crate) struct Arguments {
     /// A tokenizer.json, a folder with one (or with vocab.json and merges.txt), or `bytes`.
     #[arg(long, value_name = "TOKENIZER")]
     tokenizer: String,
-    /// Folder for the tokens, which is not there yet.
+    /// Folder for the tokens, which must not exist.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Format of the files.
     #[arg(long, value_enum, default_value_t = Format::Llmc)]
     format: Format,
-    /// Most tokens of a file; nanoGPT has one file.
+    /// Maximum number of tokens in a file; nanoGPT has one file.
     #[arg(long, value_name = "N", default_value_t = 100_000_000,
         value_parser = clap::value_parser!(u64).range(1..))]
     shard_tokens: u64,
-    /// Share of the text, at its end, that is held out.
+    /// Fraction of the text, at its end, that is held out.
     #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
     held_out: f64,
 }
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
-    /// llm.c: a header and 16 bits a token, or 32 for vocabularies above 65,536
+    /// llm.c: a header and 16 bits per token, or 32 for vocabularies above 65,536
     Llmc,
-    /// nanoGPT: train.bin and val.bin, 16 bits a token
+    /// nanoGPT: train.bin and val.bin, 16 bits per token
     Nanogpt,
 }
 
@@ -57,7 +57,7 @@ Examples:
   gradloom train --data tokens
   gradloom prepare books.txt --tokenizer bytes --out tokens --format nanogpt";
 
-/// Writes the tokens of text into a new folder.
+/// Encodes text into a new folder.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let share = arguments.held_out;
     if !(0.0..1.0).contains(&share) {
@@ -81,23 +81,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         count(files, "file")
     )?;
     let data = quoted(&arguments.out.display().to_string());
-    // Bytes have no file that a training could find.
+    // The byte tokenizer has no file that training could find.
     let flag = if arguments.tokenizer == BYTES { " --tokenizer bytes" } else { "" };
     say!("train on them with\n  {} train --data {data}{flag}", program());
     Ok(())
 }
 
-/// A document, or the part of one before or after the place from which on text is held out.
+/// A document, or its part before or after the point where the held-out text begins.
 struct Part {
     path: PathBuf,
     from: u64,
     bytes: u64,
     held_out: bool,
-    /// True if the document ends here.
+    /// True if this is the end of the document.
     ends: bool,
 }
 
-/// Returns the parts of all texts, in order; the last `share` of their bytes is held out.
+/// Splits all texts into parts, in order, of which the last `share` of the bytes is held out.
 fn documents(paths: &[String], share: f64, tokenizer: &AnyTokenizer) -> Result<Vec<Part>> {
     let mut sizes = Vec::new();
     for found in text_files(paths)? {
@@ -138,8 +138,8 @@ fn unreadable(path: &Path, error: &io::Error) -> Failure {
     Failure::unreadable(path, error, help)
 }
 
-/// Returns a place to cut a file, near and before `at`: one that changes no token, if there is any, and is
-/// before a word if bytes are tokens.
+/// Returns a position to cut a file, at or shortly before `at`: one that changes no token, if there is one,
+/// or the start of a word if tokens are bytes.
 fn good_cut(path: &Path, at: u64, tokenizer: &AnyTokenizer) -> io::Result<u64> {
     const NEAR: u64 = 1 << 16;
     let mut file = regular_file::open_to_read(path)?;
@@ -154,7 +154,7 @@ fn good_cut(path: &Path, at: u64, tokenizer: &AnyTokenizer) -> io::Result<u64> {
     Ok(from + good.unwrap_or_else(|| LongText::<&[u8]>::cut(&bytes)) as u64)
 }
 
-/// Writes all tokens; gives the number of files, of tokens, and of those held out.
+/// Writes all tokens and returns the numbers of files, of tokens, and of held-out tokens.
 fn write(
     arguments: &Arguments,
     tokenizer: &AnyTokenizer,
@@ -205,7 +205,7 @@ fn write(
     Ok((files + more, tokens + held_out, held_out))
 }
 
-/// Pieces that are encoded side by side.
+/// Number of pieces that are encoded in parallel.
 const SIDE_BY_SIDE: usize = 64;
 
 fn some_pieces(
@@ -222,8 +222,8 @@ fn some_pieces(
     Ok(pieces)
 }
 
-/// Returns the ids of pieces, in their order, encoded on all processors; the first one begins at this
-/// offset.
+/// Encodes pieces on all processors and returns their ids in order; `offset` is the position of the first
+/// piece in its file.
 fn encoded(
     tokenizer: &dyn Tokenizer,
     pieces: &[(Vec<u8>, Start)],
@@ -252,7 +252,7 @@ fn encoded(
     std::thread::scope(|scope| {
         let begin = |share| {
             let started = std::thread::Builder::new().spawn_scoped(scope, move || encode(share));
-            // Where no thread can be had, this one has to do.
+            // If no thread can be started, this one does the work.
             started.map_err(|_| encode(share))
         };
         let begun: Vec<_> = work.chunks(work.len().div_ceil(threads)).map(begin).collect();
@@ -264,7 +264,7 @@ fn encoded(
     })
 }
 
-/// Refuses a folder that is there already.
+/// Refuses a folder that exists.
 fn check_free(out: &Path) -> Result<()> {
     match out.symlink_metadata() {
         Ok(_) => Err(Failure::usage(format!("--out {}: it is there already", out.display()))

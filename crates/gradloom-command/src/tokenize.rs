@@ -1,4 +1,4 @@
-//! `gradloom tokenize`.
+//! `gradloom tokenize`: encodes text and decodes tokens.
 
 use crate::failure::{Failure, Result};
 use crate::format::count;
@@ -20,17 +20,17 @@ pub(crate) struct Arguments {
     /// Files with the text, or with ids to decode; `-` for the standard input.
     #[arg(value_name = "FILE", required_unless_present = "text", conflicts_with = "text")]
     files: Vec<PathBuf>,
-    /// The text, or the ids.
+    /// Text to encode, or ids to decode.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     text: Option<String>,
-    /// Print the text of ids, which are numbers with blanks or commas between them.
+    /// Decode ids, which are numbers separated by blanks or commas.
     #[arg(long)]
     decode: bool,
-    /// Print each token as the tokenizer spells it, one a line, with its id.
+    /// Print each token as the tokenizer spells it, one per line, with its id.
     #[arg(long, conflicts_with_all = ["decode", "json"])]
     pieces: bool,
-    /// What becomes of special tokens: `found` where the text spells them, `added` as the tokenizer puts them
-    /// around a text besides, or `text` like any other words.
+    /// Treatment of special tokens: `found` recognises them in the text, `added` also adds those that the
+    /// tokenizer puts around a text, and `text` treats them as any other words.
     #[arg(long, value_enum, default_value_t = Special::Found, conflicts_with = "decode")]
     special: Special,
     /// Print one JSON object: ids, pieces, text, tokens, bytes.
@@ -51,10 +51,10 @@ Examples:
   gradloom tokenize tokenizer.json notes.txt --pieces
   gradloom tokenize bytes --decode --text \"84 104 101\"";
 
-/// Most bytes of a text.
+/// Maximum size of a text in bytes.
 const LONGEST: u64 = 1 << 30;
 
-/// Prints ids of text, or text of ids; how many there are goes to the standard error.
+/// Prints the ids of text or the text of ids, and their number to the standard error.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let tokenizer = AnyTokenizer::open(&arguments.tokenizer)?;
     let given = given(arguments)?;
@@ -116,7 +116,7 @@ fn encoded(tokenizer: &AnyTokenizer, text: &[u8], special: Special) -> Result<Ve
     }
 }
 
-/// Returns a token as its file spells it.
+/// Returns a token as spelled in its tokenizer's file.
 fn piece(tokenizer: &AnyTokenizer, id: i32) -> String {
     match tokenizer {
         AnyTokenizer::Bpe(bpe) => bpe.token(id).unwrap_or_default(),
@@ -124,7 +124,7 @@ fn piece(tokenizer: &AnyTokenizer, id: i32) -> String {
     }
 }
 
-/// Returns the text or ids, from whichever source they come.
+/// Reads the text or the ids from their source.
 fn given(arguments: &Arguments) -> Result<Vec<u8>> {
     if let Some(text) = &arguments.text {
         return Ok(text.clone().into_bytes());
@@ -141,7 +141,7 @@ fn given(arguments: &Arguments) -> Result<Vec<u8>> {
     Ok(all)
 }
 
-/// Returns the ids in a text: numbers with blanks or commas between them, as in a list in JSON.
+/// Parses ids, which are separated by blanks or commas as in a JSON list.
 fn numbers(text: &[u8]) -> Result<Vec<i32>> {
     let text = String::from_utf8_lossy(text);
     let words = text.split(|c: char| c.is_whitespace() || ",[]".contains(c)).filter(|word| !word.is_empty());

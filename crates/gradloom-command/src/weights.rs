@@ -1,9 +1,9 @@
-//! Types in which the matrices of a model are kept, on the command line.
+//! Types for a model's stored matrices, as named on the command line.
 
 use gradloom::ir::BlockFormat;
 use gradloom::nn::Stored;
 
-/// Type in which the matrices of a model are kept.
+/// Type in which the matrices of a model are stored.
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
 pub(crate) enum Weights {
     /// 32 bits
@@ -21,7 +21,7 @@ pub(crate) enum Weights {
 }
 
 impl Weights {
-    /// Returns the same in the library's words; `None` for f32.
+    /// Returns the library's value; `None` for f32.
     pub(crate) fn stored(self) -> Option<Stored> {
         match self {
             Self::F32 => None,

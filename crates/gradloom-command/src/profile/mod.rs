@@ -1,5 +1,4 @@
-//! `gradloom profile`: where the time of a training step goes, and how near each kernel comes to what the
-//! machine can do.
+//! `gradloom profile`: the time of each launch of a training step, compared with the bounds of the machine.
 
 use crate::bench::configs::Config;
 use crate::device::{DeviceArguments, report_tuning};
@@ -14,15 +13,15 @@ use std::path::PathBuf;
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = NOTES, allow_negative_numbers = true)]
 pub(crate) struct Arguments {
-    /// Which step: one of the configurations of `gradloom bench`.
+    /// Training step to profile: one of the configurations of `gradloom bench`.
     #[arg(long, value_name = "NAME")]
     config: String,
-    /// Steps in all, of which up to a half warm up. [default: the configuration's]
+    /// Total number of steps, of which at most half are the warm-up. [default: the configuration's]
     #[arg(long, value_name = "N")]
     steps: Option<u64>,
     #[command(flatten)]
     device: DeviceArguments,
-    /// How many of the longest launches are listed.
+    /// Maximum number of launches to list, longest first.
     #[arg(long, value_name = "N", default_value_t = 20)]
     top: usize,
     /// Print one JSON object, with every launch, instead of the tables.
@@ -31,7 +30,7 @@ pub(crate) struct Arguments {
     /// Write the last steps as a trace that Perfetto (ui.perfetto.dev) and Chrome (chrome://tracing) show.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Measure the bounds of the device again, instead of taking them from the cache.
+    /// Measure the bounds of the device again, instead of reading them from the cache.
     #[arg(long)]
     remeasure: bool,
 }
@@ -49,7 +48,7 @@ the device, measured once, while it should be quiet, and kept in the user's cach
 In 16 bits, products are
 held against a large product, as fast as the device computes it.";
 
-/// Profiles a step and prints what was asked for.
+/// Profiles a step and prints the requested output.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let config = Config::find(&arguments.config)?;
     if arguments.steps == Some(0) {

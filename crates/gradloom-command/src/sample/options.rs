@@ -1,4 +1,4 @@
-//! The options of `gradloom sample`.
+//! Options of `gradloom sample`.
 
 use crate::device::DeviceArguments;
 use crate::failure::{Failure, Result};
@@ -13,38 +13,37 @@ pub(crate) struct Arguments {
     /// model.safetensors), or a GGUF file.
     #[arg(value_name = "RUN")]
     pub(super) run: PathBuf,
-    /// Text that the model goes on from; `-` for the standard input. Of one that is longer than the model's
-    /// context the end is read, as much as leaves room for --tokens, but at least half a context.
+    /// Text to continue; `-` reads it from the standard input. A text longer than the model's context is cut
+    /// to its end, which leaves room for --tokens but is at least half a context.
     #[arg(long, value_name = "TEXT", default_value = "", allow_hyphen_values = true)]
     pub(super) prompt: String,
-    /// File with the text that the model goes on from.
+    /// File with the text to continue.
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     pub(super) prompt_file: Option<PathBuf>,
-    /// File with a prompt on each line, all of which are gone on from side by side; `-` for the standard
-    /// input.
+    /// File with a prompt on each line, which are continued in parallel; `-` for the standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "prompt_file"])]
     pub(super) prompts: Option<PathBuf>,
-    /// Print a JSON object for each text when it is written: prompt, text, tokens, seed.
+    /// Print a JSON object for each finished text: prompt, text, tokens, seed.
     #[arg(long)]
     pub(super) json: bool,
-    /// How many tokens to write. Beyond the model's context a text goes on from the last half of a context;
-    /// with --beams or --draft it ends there.
+    /// Number of tokens to generate. Beyond the model's context, a text is continued from the last half of a
+    /// context; with --beams or --draft it ends there.
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub(super) tokens: u64,
-    /// How many texts to write from each prompt, with as many seeds in a row.
+    /// Number of texts to generate from each prompt, with consecutive seeds.
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub(super) count: u64,
-    /// How many texts are written side by side, at most.
+    /// Maximum number of texts that are generated in parallel.
     #[arg(long, value_name = "N", default_value_t = 16,
         value_parser = clap::value_parser!(u64).range(1..=256))]
     pub(super) batch: u64,
-    /// With --json: the log-probability of each token, and of the N likeliest in its place.
+    /// With --json, print the log-probability of each token, and of the N most likely in its place.
     #[arg(long, value_name = "N", requires = "json")]
     pub(super) logprobs: Option<usize>,
     #[command(flatten)]
     pub(super) choice: Choice,
-    /// Search for the likeliest text with N beams, instead of drawing tokens.
+    /// Search for the most likely text with N beams, instead of drawing tokens.
     #[arg(
         long,
         value_name = "N",
@@ -55,14 +54,14 @@ pub(crate) struct Arguments {
         ]
     )]
     pub(super) beams: Option<u64>,
-    /// With --beams: above 0 favours longer texts, below 0 shorter ones.
+    /// With --beams, favour longer texts if above 0, and shorter ones if below.
     #[arg(long, value_name = "X", default_value_t = 1.0, requires = "beams")]
     pub(super) length_penalty: f64,
-    /// A smaller model with the same tokens, which proposes what this one checks: faster, and drawn from the
-    /// same distribution.
+    /// Smaller model with the same tokens, which proposes tokens for this one to check: faster, and drawn
+    /// from the same distribution.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["prompts", "count", "logprobs", "stop"])]
     pub(super) draft: Option<PathBuf>,
-    /// With --draft: tokens that are proposed at a time.
+    /// With --draft, the number of tokens to propose at a time.
     #[arg(
         long,
         value_name = "N",
@@ -78,35 +77,35 @@ pub(crate) struct Arguments {
 /// Options that choose tokens and end a text.
 #[derive(clap::Args, Debug)]
 pub(super) struct Choice {
-    /// 0 always takes the likeliest token, 1 follows the model, above 1 gets wilder.
+    /// Sampling temperature: 0 always takes the most likely token, 1 follows the model, more is more random.
     #[arg(long, value_name = "T", default_value_t = 0.8)]
     temperature: f64,
-    /// Choose among the K likeliest tokens only. [default: all]
+    /// Draw only from the K most likely tokens. [default: all]
     #[arg(long, value_name = "K")]
     top_k: Option<usize>,
-    /// Choose among the likeliest tokens that together have probability P.
+    /// Draw only from the most likely tokens whose probabilities add up to P.
     #[arg(long, value_name = "P", default_value_t = 1.0)]
     top_p: f64,
-    /// Choose among tokens that are at least P times as likely as the likeliest one.
+    /// Draw only from tokens at least P times as likely as the most likely one.
     #[arg(long, value_name = "P", default_value_t = 0.0)]
     min_p: f64,
-    /// Above 1 makes tokens less likely that the text or the prompt has.
+    /// Penalty for tokens in the text or the prompt, which are less likely if it is above 1.
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     repetition_penalty: f64,
-    /// Subtracted from the logits of tokens that the text has.
+    /// Number to subtract from the logits of tokens in the text.
     #[arg(long, value_name = "X", default_value_t = 0.0)]
     presence_penalty: f64,
-    /// Subtracted from the logits of tokens as often as the text has them.
+    /// Number to subtract from the logits of tokens for each time that they are in the text.
     #[arg(long, value_name = "X", default_value_t = 0.0)]
     frequency_penalty: f64,
-    /// Add to a token's logit: `198:-inf` excludes token 198. May be given more than once.
+    /// Number to add to a token's logit: `198:-inf` excludes token 198. May be repeated.
     #[arg(long, value_name = "TOKEN:X")]
     bias: Vec<String>,
-    /// Another seed, another text.
+    /// Seed of the random numbers.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// End the text before this string. May be given more than once. `\n` in it is a new line; there are also
-    /// `\t`, `\r`, `\xHH` and `\u{HEX}`, and `\\` is a backslash.
+    /// End the text before this string. May be repeated. The escapes `\n`, `\t`, `\r`, `\\`, `\xHH` and
+    /// `\u{HEX}` are supported.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true, value_parser = unescaped)]
     pub(super) stop: Vec<String>,
 }
@@ -120,19 +119,19 @@ Examples:
   gradloom sample gpt2-xl --draft gpt2 --prompt \"Once upon a time\"";
 
 impl Arguments {
-    /// Returns whether several texts may be written side by side.
+    /// Returns true if several texts may be generated in parallel.
     pub(super) fn is_many(&self) -> bool {
         self.prompts.is_some() || self.count > 1 || self.logprobs.is_some()
     }
 
-    /// Returns whether tokens are chosen by more than a draw from the model: by beams, or with a draft.
+    /// Returns true if tokens are chosen by a beam search or with a draft model.
     pub(super) fn is_search(&self) -> bool {
         self.beams.is_some() || self.draft.is_some()
     }
 }
 
 impl Choice {
-    /// Returns the settings.
+    /// Returns the checked sampling settings.
     pub(super) fn sampling(&self) -> Result<Sampling> {
         let sampling = Sampling {
             temperature: self.temperature,
@@ -150,7 +149,7 @@ impl Choice {
     }
 }
 
-/// Returns the text of a flag in which a backslash begins an escape, as shells hand it on as it is.
+/// Replaces the escapes in the text of a flag, since shells pass backslashes on.
 fn unescaped(given: &str) -> std::result::Result<String, String> {
     let (mut text, mut rest) = (String::new(), given);
     while let Some(at) = rest.find('\\') {
@@ -171,7 +170,7 @@ fn unescaped(given: &str) -> std::result::Result<String, String> {
             (Some('t'), _) => (Some('\t'), 1),
             (Some('r'), _) => (Some('\r'), 1),
             (Some('\\'), _) => (Some('\\'), 1),
-            // Above ASCII, a byte of two digits would be half a character.
+            // A byte above ASCII would be only a part of a character.
             (Some('x'), Some((digits, length))) => {
                 (number(digits).filter(|n| *n < 128).and_then(char::from_u32), length)
             }
@@ -191,7 +190,7 @@ fn unescaped(given: &str) -> std::result::Result<String, String> {
     Ok(text)
 }
 
-/// Returns a token and the number that is added to its logit.
+/// Parses a token and the number to add to its logit.
 fn bias(given: &str) -> Result<(i32, f64)> {
     let parsed = given.split_once(':').and_then(|(id, x)| Some((id.parse().ok()?, x.parse().ok()?)));
     parsed.ok_or_else(|| {

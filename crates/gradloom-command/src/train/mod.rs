@@ -1,4 +1,4 @@
-//! `gradloom train`.
+//! `gradloom train`: trains a model in a run folder.
 
 mod aside;
 mod begin;
@@ -27,13 +27,13 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     options: Options,
 
-    /// TOML file with any of these flags as keys (lr = 0.001, data = ["notes/"]), or the config.json of a
-    /// run, to repeat it; flags win over it.
+    /// TOML file with any of these flags as keys (lr = 0.001, data = ["notes/"]), or the config.json of a run
+    /// to repeat; flags take precedence.
     #[arg(long, value_name = "FILE", help_heading = "Run folder")]
     config: Option<PathBuf>,
 
-    /// Go on with the run in this folder, with its own settings. The result is that of the uninterrupted run,
-    /// bit for bit. Steps, batch, rates and data may be given anew.
+    /// Resume the run in this folder, with its own settings. The result is that of the uninterrupted run, bit
+    /// for bit. Steps, batch, rates and data may be changed.
     #[arg(
         long,
         value_name = "DIR",
@@ -45,13 +45,13 @@ pub(crate) struct Arguments {
     )]
     resume: Option<PathBuf>,
 
-    /// When a loss or a gradient is not finite, run the step once more, op by op, and name the op of the
-    /// model that made the first infinity or NaN. It takes memory for every value of the step.
+    /// When a loss or a gradient is not finite, run the step again, op by op, and name the op of the model
+    /// with the first infinity or NaN. This takes memory for every value of the step.
     #[arg(long, help_heading = "Training")]
     debug_nan: bool,
 
-    /// Print the events of the run, one JSON object a line as in its events.jsonl, and nothing else on the
-    /// standard output.
+    /// Print only the events of the run to the standard output, one JSON object per line as in its
+    /// events.jsonl.
     #[arg(long, help_heading = "Run folder")]
     json: bool,
 }
