@@ -1,24 +1,24 @@
-//! Turns the limits that a system sets a process into errors.
+//! Turns the system's limits on the process into errors.
 //!
 //! In: nothing; `main` begins with it. Out: the effects on the process. Always holds: memory that the system
-//! refuses (`ulimit -v`), a file that may not grow (`ulimit -f`) and a small stack (`ulimit -s`) end in a
-//! message and exit code 1 at most, and not in a signal.
+//! refuses (`ulimit -v`), a file that may not grow (`ulimit -f`) and a small stack (`ulimit -s`) cause at
+//! most a message and exit code 1, never a signal.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Bytes of stack that the command has, whatever the shell grants: what is common.
+/// Size of the command's stack in bytes, whatever the shell allows: the usual default.
 const STACK: usize = 8 << 20;
 
-/// Blocks that nothing can be done without. What depends on the user's sizes is larger, and asked for in ways
-/// that can fail with an error that knows more.
+/// Maximum size in bytes of allocations whose failure ends the process here. Allocations that depend on the
+/// user's sizes are larger and fallible, and their errors are more specific.
 const SMALL: usize = 1 << 20;
 
-/// True once the system has refused a block of more than [`SMALL`] bytes.
+/// True once the system has refused an allocation of more than [`SMALL`] bytes.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// The system's allocator, which ends the command in its own way when there is no memory.
+/// The system's allocator, which ends the command with a message if memory is exhausted.
 struct Allocator;
 
 #[global_allocator]
@@ -39,10 +39,11 @@ fn refused(size: usize) {
     REFUSED.store(true, Ordering::Relaxed);
 }
 
-// SAFETY: everything is the system allocator's; what it returns is returned.
+// SAFETY: all calls are passed to the system allocator, and its results are returned unchanged.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise is the system allocator's condition, here and below.
+        // SAFETY: the caller upholds the contract, which is the same for the system allocator, here and
+        // below.
         noted(unsafe { System.alloc(layout) }, layout.size())
     }
 
@@ -62,7 +63,7 @@ unsafe impl GlobalAlloc for Allocator {
     }
 }
 
-/// Runs the command under these rules.
+/// Runs the command with the limits handled, on a thread with a larger stack if necessary.
 pub(crate) fn run(command: fn() -> ExitCode) -> ExitCode {
     #[cfg(unix)]
     handle_signals();
@@ -71,23 +72,23 @@ pub(crate) fn run(command: fn() -> ExitCode) -> ExitCode {
     }
     let thread = std::thread::Builder::new().name("main".to_string()).stack_size(STACK);
     match thread.spawn(command) {
-        // A panic has told what it had to tell; its exit code is the usual one.
+        // The panic was already reported; 101 is the usual exit code.
         Ok(thread) => thread.join().unwrap_or_else(|_| ExitCode::from(101)),
-        // Where no thread can be had, this one has to do.
+        // If no thread can be started, this one runs the command.
         Err(_) => command(),
     }
 }
 
-/// Returns whether the first thread may use as much stack as the command is made for.
+/// Returns true if the stack of the first thread is as large as the command requires.
 #[cfg(unix)]
 fn has_stack() -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the limit is written to a value of its type.
+    // SAFETY: `limit` is valid for a write of an `rlimit`.
     let known = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) } == 0;
     known && limit.rlim_cur >= STACK as libc::rlim_t
 }
 
-/// Returns true: on other systems, the program's file sets the size of the stack.
+/// Returns true, since on other systems the executable sets the size of the stack.
 #[cfg(not(unix))]
 fn has_stack() -> bool {
     true
@@ -96,16 +97,16 @@ fn has_stack() -> bool {
 #[cfg(unix)]
 fn handle_signals() {
     let handler = aborted as extern "C" fn(libc::c_int);
-    // SAFETY: the handler does only what handlers may do; a signal that is ignored calls nothing.
+    // SAFETY: the handler is async-signal-safe, and an ignored signal calls nothing.
     unsafe {
-        // Writing beyond the limit of a file's size is then an error of the write.
+        // Writing beyond the file size limit then returns an error.
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
         libc::signal(libc::SIGABRT, handler as libc::sighandler_t);
     }
 }
 
-/// Called when the process aborts itself, as it does where a block was refused that cannot be done without.
-/// Any other reason is a defect, whose signal is left to end the process.
+/// Handles an abort, which is expected after a refused allocation. An abort for any other reason is a bug,
+/// and its signal ends the process as usual.
 #[cfg(unix)]
 extern "C" fn aborted(_: libc::c_int) {
     if REFUSED.load(Ordering::Relaxed) {
@@ -113,17 +114,18 @@ extern "C" fn aborted(_: libc::c_int) {
     }
 }
 
-/// Elsewhere the standard library ends the process, which is all that can be done there without memory.
+/// Does nothing: on other systems the standard library ends the process, and nothing more is possible without
+/// memory.
 #[cfg(not(unix))]
 fn end() {}
 
-/// Ends the process for want of memory.
+/// Ends the process because memory is exhausted.
 #[cfg(unix)]
 fn end() -> ! {
     const MESSAGE: &[u8] = b"error: the system has no more memory for this process\n  \
         help: take a smaller model or a smaller --batch, end other programs, \
         or raise the limit (ulimit -v)\n";
-    // SAFETY: neither call needs memory, both may be made in a handler, and the bytes are static.
+    // SAFETY: both calls are async-signal-safe and allocate nothing, and the bytes are static.
     unsafe {
         libc::write(libc::STDERR_FILENO, MESSAGE.as_ptr().cast(), MESSAGE.len());
         libc::_exit(1)

@@ -1,5 +1,5 @@
-//! The `gradloom` command: the process, its memory and its limits. What it does is in `gradloom-command`,
-//! which waits for people and files and so is built without optimisation; the allocator here is not.
+//! The `gradloom` binary: the process, its memory and its limits. Everything else is in `gradloom-command`,
+//! which waits for people and files and is therefore built without optimisation, unlike the allocator here.
 
 mod limits;
 

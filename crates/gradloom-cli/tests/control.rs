@@ -1,5 +1,5 @@
-//! Names and texts of files that are not the user's own steer no terminal: whatever of them comes up in a
-//! message or a list is spelt.
+//! Tests that names and texts from files of others cannot control a terminal: they are escaped in every
+//! message and list.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they write")]
 
@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 use std::fs;
 use std::path::Path;
 
-/// Colours, a control sequence in one byte of Latin-1, a bell, a line that begins anew, the order of letters.
+/// A colour, a one-byte control sequence of Latin-1, a bell, a carriage return, and a change of writing
+/// direction.
 const EVIL: &str = "x\u{1b}[31m\u{9b}2J\u{7}\r\u{7f}\u{202e}";
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data");
 
@@ -21,7 +22,7 @@ fn check(workspace: &Workspace, line: &str, what: &str) {
     }
 }
 
-/// Returns the file with each of its texts changed, one after the other, then each of its names.
+/// Returns copies of the file, each with one of its texts, and then one of its names, changed.
 fn changed(file: &Value) -> Vec<(String, Value)> {
     fn places(value: &Value, at: &str, found: &mut Vec<String>) {
         let fields: Vec<(String, &Value)> = match value {
@@ -120,7 +121,7 @@ fn tensors_and_their_files_steer_no_terminal() {
         "train --config small.toml --init evil.safetensors --data text.txt --out r",
         "names of tensors",
     );
-    // The names of files.
+    // These commands print names of files.
     workspace.put(&format!("texts/{EVIL}.txt"), b"");
     workspace.put("texts/a.txt", b"words of a text");
     for command in [
@@ -131,7 +132,7 @@ fn tensors_and_their_files_steer_no_terminal() {
     ] {
         check(&workspace, command, "names of files");
     }
-    // A settings file, and questions.
+    // These commands print the contents of a settings file and of questions.
     let key = EVIL.chars().map(|c| format!("\\u{:04x}", u32::from(c))).collect::<String>();
     for text in [
         format!("\"{key}\" = 1\n"),
@@ -144,7 +145,7 @@ fn tensors_and_their_files_steer_no_terminal() {
     }
 }
 
-/// Every name and text of a GGUF file, which has them between their lengths.
+/// Tests every name and text of a GGUF file, where each is preceded by its length.
 #[test]
 fn gguf_files_steer_no_terminal() {
     let workspace = Workspace::new();
@@ -172,7 +173,7 @@ fn gguf_files_steer_no_terminal() {
     assert!(places > 20, "{places}");
 }
 
-/// Few files write without `output.rs`, where messages are spelt; they were looked at.
+/// Lists the few files that do not print through `output.rs`, which escapes messages; these were reviewed.
 #[test]
 fn nothing_else_writes_to_the_terminal() {
     fn sources(folder: &Path, found: &mut Vec<String>) {

@@ -1,4 +1,4 @@
-//! Files that were damaged, and disks that are full.
+//! Damaged files, and full disks.
 
 mod common;
 use common::Workspace;
@@ -54,7 +54,7 @@ fn a_foreign_file_is_told_apart() {
     assert!(finished.stderr.starts_with(expected), "{}", finished.stderr);
 }
 
-/// Runs the command where no file may grow beyond a size: a write then fails as it does on a full disk.
+/// Runs the command with a limit on the size of files: a write then fails as on a full disk.
 #[cfg(unix)]
 fn with_file_limit(workspace: &Workspace, kib: u32, line: &str) -> (Option<i32>, String) {
     let command = workspace.command(line);
@@ -104,7 +104,7 @@ fn a_model_that_cannot_be_written_does_not_take_the_state_along() {
 #[test]
 fn a_disk_that_fills_up_costs_no_saved_step() {
     let workspace = Workspace::new();
-    // The state takes some 35 KiB; the events outgrow 48 KiB after some hundred steps.
+    // The state has about 35 KiB; the events exceed 48 KiB after some hundred steps.
     let tiny = "--width 8 --context 4 --batch 1 --steps 3000 --eval-every 3000 --save-every 100";
     let (code, stderr) = with_file_limit(&workspace, 48, &format!("{TRAIN} {tiny}"));
     assert_eq!(code, Some(1), "{stderr}");

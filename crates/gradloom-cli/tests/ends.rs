@@ -1,4 +1,4 @@
-//! The end of a text, as the files of a model say it, goes every way with the model.
+//! Tests that the tokens that end a text, as stored with a model, are kept through every conversion.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they write")]
 
@@ -9,20 +9,20 @@ use std::fs;
 
 const GGUF: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/gguf/gpt2.gguf");
 
-/// Returns the text, the number of tokens, and why there are no more.
+/// Returns the generated text, its number of tokens, and the reason why it ended.
 fn written(workspace: &Workspace, path: &str) -> [Value; 3] {
     let line = format!("sample {path} --prompt the --tokens 10 --temperature 0 --json");
     let said: Value = serde_json::from_str(&workspace.succeed(&line).stdout).unwrap();
     ["text", "tokens", "finish"].map(|key| said[key].clone())
 }
 
-/// Returns a GGUF file with more metadata: keys and numbers of 32 bits.
+/// Returns a GGUF file with additional metadata of 32-bit numbers.
 fn with_numbers(bytes: &[u8], numbers: &[(&str, u32)]) -> Vec<u8> {
     let text = |text: &str| [&(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat();
     let number =
         |(key, n): &(&str, u32)| [text(key), 4u32.to_le_bytes().into(), n.to_le_bytes().into()].concat();
     let mut entries = numbers.iter().map(number).collect::<Vec<_>>().concat();
-    // A text fills up, so that the tensors stay aligned.
+    // The last text is padded to keep the tensors aligned.
     let filler = [text("x"), 8u32.to_le_bytes().into()].concat();
     let rest = (entries.len() + filler.len() + 8).next_multiple_of(32) - entries.len() - filler.len() - 8;
     entries.extend([filler, text(&" ".repeat(rest))].concat());
@@ -30,7 +30,7 @@ fn with_numbers(bytes: &[u8], numbers: &[(&str, u32)]) -> Vec<u8> {
     [&bytes[..16], &count.to_le_bytes(), &entries, &bytes[24..]].concat()
 }
 
-/// Ids of the ten likeliest tokens after the prompt, without any end.
+/// Returns the ids of the ten most likely tokens after the prompt, with no end set.
 fn tokens(workspace: &Workspace) -> Vec<u32> {
     let [text, ..] = written(workspace, "plain.gguf");
     workspace.put("text.txt", text.as_str().unwrap().as_bytes());
@@ -44,7 +44,7 @@ fn workspace() -> Workspace {
     workspace
 }
 
-/// Takes a model every way that there is, and returns the paths that it comes to.
+/// Converts a model in every possible way, and returns the paths of the results.
 fn ways(workspace: &Workspace, from: &str) -> Vec<String> {
     workspace.put("words.txt", "the and the in on the end\n".repeat(200).as_bytes());
     let train = format!("train --init {from} --data words.txt --batch 2 --steps 1 --lr 1e-12 --threads 1");
@@ -68,7 +68,7 @@ fn ways(workspace: &Workspace, from: &str) -> Vec<String> {
     paths.into_iter().chain(more).map(str::to_string).collect()
 }
 
-/// Several ends in `generation_config.json`, with what Python writes and JSON does not have.
+/// Tests several ends in `generation_config.json`, with values that Python writes but JSON does not allow.
 #[test]
 fn all_ends_of_a_folder_go_along() {
     let workspace = workspace();
@@ -87,10 +87,10 @@ fn all_ends_of_a_folder_go_along() {
         let said = workspace.text(&format!("{folder}/generation_config.json"));
         assert!(said.contains("Infinity") && said.contains("\"top_k\": 7"), "{path}: {said}");
     }
-    // transformers takes what the configuration says where it finds no other.
+    // transformers uses the configuration's end if there is no other.
     let config: Value = serde_json::from_str(&workspace.text("exported-lora/config.json")).unwrap();
     assert_eq!(config["eos_token_id"], json!([39, 38, last]));
-    // A damaged file is told, and not passed over.
+    // A damaged file is reported, not ignored.
     workspace.put("folder/generation_config.json", b"{\"eos_token_id\": [1,");
     for line in ["sample folder", "import folder other", "export folder --out other"] {
         let failed = workspace.run(line);
@@ -99,9 +99,9 @@ fn all_ends_of_a_folder_go_along() {
     }
 }
 
-/// JSON as Python writes it is read in every file, and settings of a tokenizer's configuration that are not
-/// used here are kept. A `generation_config.json` that names no end means none, whatever `config.json`
-/// says.
+/// Tests that JSON as written by Python is accepted in every file, and that unused settings of a tokenizer's
+/// configuration are kept. A `generation_config.json` that names no end means that there is none, whatever
+/// `config.json` contains.
 #[test]
 fn all_that_the_files_of_a_folder_say_goes_along() {
     let workspace = workspace();
@@ -132,7 +132,7 @@ fn all_that_the_files_of_a_folder_say_goes_along() {
     assert!(failed.stderr.contains(expected), "{}", failed.stderr);
 }
 
-/// Of a GGUF file, the ends of a turn and of a message count, too.
+/// Tests that a GGUF file's ends of a turn and of a message are used, too.
 #[test]
 fn all_ends_of_a_gguf_file_go_along() {
     let workspace = workspace();
@@ -141,7 +141,7 @@ fn all_ends_of_a_gguf_file_go_along() {
         let last = tokens[3];
         let at = tokens.iter().position(|id| *id == last).unwrap();
         let key = format!("tokenizer.ggml.{key}_token_id");
-        // What is no token, as -1, says nothing.
+        // A value that is not a token, such as -1, is ignored.
         let numbers = [(key.as_str(), last), ("tokenizer.ggml.padding_token_id", u32::MAX)];
         workspace.put("model.gguf", &with_numbers(&workspace.read("plain.gguf"), &numbers));
         let expected = written(&workspace, "model.gguf");

@@ -1,4 +1,4 @@
-//! `gradloom eval`: figures that agree with each other, and mistakes that are named.
+//! Tests that the figures of `gradloom eval` are consistent, and that mistakes are named.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they write")]
 
@@ -30,19 +30,19 @@ fn a_text_and_questions() {
     assert!((found["perplexity"].as_f64().unwrap() / loss.exp() - 1.0).abs() < 1e-9);
     // The tokens are bytes.
     assert!((found["bits_per_byte"].as_f64().unwrap() * 2f64.ln() / loss - 1.0).abs() < 1e-9);
-    // It learnt digits and not `q`: the first answer is right and the second is not.
+    // The model learnt digits and not `q`, so the first answer is right and the second wrong.
     assert_eq!(
         (&found["questions"], &found["right"], &found["accuracy"]),
         (&2.into(), &1.into(), &0.5.into())
     );
 
-    // More context makes a text of rules more likely, and the batch changes nothing.
+    // More context makes a regular text more likely, and the batch size changes nothing.
     let slow = json("eval run --data text.txt --stride 1 --batch 7 --json");
     assert!(slow["loss"].as_f64().unwrap() < loss, "{slow} {found}");
     let batch = json("eval run --data text.txt --batch 1 --json");
     assert!((batch["loss"].as_f64().unwrap() / loss - 1.0).abs() < 1e-6);
 
-    // The same as tokens in files.
+    // Tokens in files have the same loss.
     workspace.succeed("prepare text.txt --tokenizer bytes --out tokens --held-out 0");
     let shards = json("eval run --data tokens --json");
     assert_eq!((&shards["loss"], &shards["bits_per_byte"]), (&found["loss"], &Value::Null));

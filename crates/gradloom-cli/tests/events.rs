@@ -1,4 +1,4 @@
-//! `events.jsonl`, and the same on the standard output.
+//! `events.jsonl`, and the same events on the standard output.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they write")]
 
@@ -17,7 +17,7 @@ fn events(workspace: &Workspace) -> Vec<Value> {
     parsed(&workspace.text("run/events.jsonl"))
 }
 
-/// Returns the events of a name.
+/// Returns the events with this name.
 fn named<'e>(events: &'e [Value], name: &str) -> Vec<&'e Value> {
     events.iter().filter(|event| event["event"] == name).collect()
 }
@@ -67,7 +67,7 @@ fn a_run_tells_what_happens_and_prints_the_same() {
         (&last["event"], &last["step"], &last["reason"]),
         (&"ended".into(), &40.into(), &"done".into())
     );
-    // What the time went to, and no more than there was.
+    // The parts add up to no more than the total time.
     let seconds = |key: &str| last[format!("{key}seconds").as_str()].as_f64().unwrap();
     let parts = ["start_", "step_", "evaluation_", "saving_", "sample_"].map(seconds);
     assert!(parts.iter().all(|part| *part >= 0.0) && parts.iter().sum::<f64>() > 0.0, "{last}");
@@ -76,7 +76,7 @@ fn a_run_tells_what_happens_and_prints_the_same() {
     assert!(times.is_sorted(), "{times:?}");
 }
 
-/// Steps that were made and lost can be told: they come before a `resumed` event with a smaller step.
+/// Tests that lost steps can be recognised: they precede a `resumed` event with a smaller step.
 #[test]
 fn a_killed_run_goes_on_in_the_same_file() {
     let workspace = Workspace::new();
@@ -86,7 +86,7 @@ fn a_killed_run_goes_on_in_the_same_file() {
     wait_until("a saved state", || told().contains("\"saved\""));
     child.kill().unwrap();
     child.wait().unwrap();
-    // As if it had been killed in the middle of a line.
+    // The file ends as if the run had been killed in the middle of a line.
     let mut before = workspace.text("run/events.jsonl");
     before.truncate(before.rfind('\n').unwrap() + 1);
     workspace.put("run/events.jsonl", format!("{before}{{\"event\":\"st").as_bytes());
@@ -105,7 +105,7 @@ fn a_killed_run_goes_on_in_the_same_file() {
     let made: Vec<u64> = named(&after, "step").iter().map(|event| event["step"].as_u64().unwrap()).collect();
     assert_eq!(made, (from + 1..=steps).collect::<Vec<_>>());
 
-    // What the events say of the steps that count is what the metrics say.
+    // For the steps that were not lost, events and metrics agree.
     let rows = workspace.text("run/metrics.csv");
     let counting = parsed(&before).into_iter().filter(|event| event["step"].as_u64().unwrap() <= from);
     let counting: Vec<Value> = counting.chain(after).collect();

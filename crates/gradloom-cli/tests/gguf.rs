@@ -1,4 +1,4 @@
-//! GGUF files bring their tokenizer along.
+//! Tests that the tokenizer of a GGUF file is used.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they write")]
 
@@ -6,7 +6,7 @@ mod common;
 use common::Workspace;
 use std::fs;
 
-/// Files that `scripts/oracle/gguf_files.py` made.
+/// Files written by `scripts/oracle/gguf_files.py`.
 const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/gguf");
 
 #[test]
@@ -21,12 +21,13 @@ fn the_tokenizer_of_a_file_is_used() {
     workspace.put("words.txt", "the and the in on\n".repeat(9).as_bytes());
     let found = workspace.succeed("eval gpt2.gguf --data words.txt --json").stdout;
     let found: serde_json::Value = serde_json::from_str(&found).unwrap();
-    // `the`, ` and`, ` the`, two times a blank and a word, and the end of the line.
+    // The tokens are `the`, ` and`, ` the`, twice a blank and a word, and the line feed.
     assert_eq!((&found["tokens"], &found["context"]), (&(9 * 8 - 1).into(), &16.into()));
     let bits = found["loss"].as_f64().unwrap() * 71.0 / 2f64.ln() / (9.0 * 18.0 - 3.0);
     assert!((found["bits_per_byte"].as_f64().unwrap() / bits - 1.0).abs() < 1e-9, "{found} {bits}");
 
-    // What lies beside a file is used where its own is not known, which is an error otherwise.
+    // If the file's own tokenizer is not supported, one beside the file is used; without it, this is an
+    // error.
     let bytes = workspace.read("gpt2.gguf");
     let at = bytes.windows(5).position(|five| five == b"gpt-2").expect("how text is split");
     let other = [&bytes[..at], b"klngn", &bytes[at + 5..]].concat();

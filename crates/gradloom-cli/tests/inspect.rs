@@ -76,7 +76,7 @@ fn kernels_are_shown_by_launch_and_graphs_in_short() {
     assert!(summary.contains(" launches in a graph\n"), "{summary}");
 }
 
-/// Of a type that the target lacks, `inspect` says so.
+/// Tests that `inspect` reports a precision that the target does not support.
 #[test]
 fn kernels_of_16_bits_are_shown_without_a_gpu() {
     let workspace = Workspace::new();

@@ -1,6 +1,6 @@
-//! Runs that are killed at any moment, also before they have saved anything.
+//! Runs that are killed at any moment, even before they have saved anything.
 //!
-//! `GRADLOOM_KILLS=200` tries so many moments.
+//! `GRADLOOM_KILLS=200` tests 200 moments.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they write")]
 
@@ -16,16 +16,16 @@ use std::time::{Duration, Instant};
 const RESULTS: [&str; 6] =
     ["config.json", "metrics.csv", "loss.svg", "model.safetensors", "state.safetensors", "sample.txt"];
 
-/// Moments to try, unless the environment says how many.
+/// Returns the number of moments to test, which the environment variable overrides.
 fn kills(usual: u64) -> u64 {
     std::env::var("GRADLOOM_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
 }
 
-/// A run that saves all the time: some state is nearly always being written beside the steps.
+/// A run that saves so often that a state is nearly always being written.
 const TRAIN: &str = "train --config small.toml --data text.txt --steps 60 --save-every 3 --eval-every 20";
 
-/// Whatever the moment, the run goes on and ends with the bits of a run that was never killed. One that has
-/// no state yet is begun again in the same folder.
+/// Tests that a killed run resumes and ends with the same bits as an uninterrupted one. A run without a state
+/// is started again in the same folder.
 #[test]
 fn a_run_that_is_killed_at_any_moment_ends_the_same() {
     let kills = kills(40);
@@ -49,7 +49,7 @@ fn a_run_that_is_killed_at_any_moment_ends_the_same() {
         while aims && !is_written() && child.try_wait().unwrap().is_none() {
             std::thread::yield_now();
         }
-        // This is SIGKILL, which no process can hear.
+        // This sends SIGKILL, which a process cannot handle.
         child.kill().unwrap();
         let status = child.wait().unwrap();
         let has_state = workspace.path("killed/state.safetensors").exists();
@@ -81,16 +81,16 @@ fn a_run_that_is_killed_at_any_moment_ends_the_same() {
     assert!(writing > kills / 20, "the kills met no state that was being written");
 }
 
-/// Returns the files of a folder with their bytes; none if there is no folder. The mark of an unfinished
-/// folder is not one of the model's.
+/// Returns the files of a folder with their bytes; `None` if the folder does not exist. The marker of an
+/// unfinished folder is ignored.
 fn files(folder: &Path) -> Option<BTreeMap<String, Vec<u8>>> {
     let entries = fs::read_dir(folder).ok()?.map(|entry| entry.unwrap());
     let entries = entries.filter(|entry| entry.file_name() != ".partial");
     Some(entries.map(|e| (e.file_name().into_string().unwrap(), fs::read(e.path()).unwrap())).collect())
 }
 
-/// Makes two models whose folders have other files: one of a file, one of shards without a tokenizer of its
-/// own.
+/// Creates two models whose folders have different files: one has a single file, the other has shards and no
+/// tokenizer.
 fn two_models() -> Workspace {
     let workspace = Workspace::new();
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data");
@@ -104,8 +104,8 @@ fn two_models() -> Workspace {
     workspace
 }
 
-/// Kills a command at some moment: any one from its start, or one after it began to write beside `out`, which
-/// come in turn. Returns true if it had ended before.
+/// Kills a command: in turn at a random moment, or after it began to write to `partial`. Returns true if it
+/// had ended before.
 fn killed(mut command: Command, partial: &Path, turn: u64, whole: Duration, random: &mut Random) -> bool {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the command starts");
     let writing = !turn.is_multiple_of(3);
@@ -118,7 +118,8 @@ fn killed(mut command: Command, partial: &Path, turn: u64, whole: Duration, rand
     child.wait().unwrap().success()
 }
 
-/// A folder that is imported is not there before it is whole, and the same command makes it after any kill.
+/// Tests that the folder of an import appears only when complete, and that the same command succeeds after
+/// any kill.
 #[test]
 fn an_import_that_is_killed_at_any_moment_is_made_again() {
     let (workspace, kills) = (two_models(), kills(60));
@@ -127,14 +128,14 @@ fn an_import_that_is_killed_at_any_moment_is_made_again() {
     let whole_time = began.elapsed();
     let expected = |path: &str| -> Option<BTreeMap<String, Vec<u8>>> {
         let mut files = files(&workspace.path(path))?;
-        // It names the path of the model; of both, the same.
+        // The configuration is not compared, as it contains the path of the model.
         files.remove("config.json");
         Some(files)
     };
     let whole = expected("whole");
     let (mut random, mut before) = (Random(kills), 0);
     for kill in 0..kills {
-        // Into a folder that is not there, or an empty one.
+        // The folder does not exist, or is empty.
         let is_empty = kill % 2 == 0;
         if is_empty {
             fs::create_dir(workspace.path("out")).unwrap();
@@ -158,7 +159,8 @@ fn an_import_that_is_killed_at_any_moment_is_made_again() {
     assert!(before > kills / 4, "the kills came too late");
 }
 
-/// Of two models, a folder always has one; so it is in the folder that the shell is in, which stays the same.
+/// Tests that a folder always has the files of only one model, even if it is the current folder of the shell,
+/// which stays the same.
 #[test]
 fn an_export_that_is_killed_at_any_moment_mixes_no_models() {
     let (workspace, kills) = (two_models(), kills(60));
@@ -190,7 +192,7 @@ fn an_export_that_is_killed_at_any_moment_mixes_no_models() {
             let found = files(&out).unwrap();
             let moment = match wholes.iter().position(|whole| *whole == found) {
                 Some(whole) => usize::from(whole == next),
-                // Nothing, or what no command takes for a model.
+                // The folder is empty, or has no file that a command accepts as a model.
                 None => {
                     let is_none = found.is_empty() || (inside && !found.contains_key("config.json"));
                     assert!(is_none, "kill {kill}: {:?}", found.keys());

@@ -1,7 +1,7 @@
-//! Numbers of launches and bytes that the small models of other libraries take: at most those in the table.
+//! Upper bounds on the launches and bytes of the small models that other libraries have as samples.
 //!
-//! A number may only be lowered. tensorgrad takes 933 kernels and 24.4 MB for `tg-transformer`, 63 and 521 kB
-//! for `tg-mlp`.
+//! A bound may only be lowered. tensorgrad needs 933 kernels and 24.4 MB for `tg-transformer`, and 63 and 521
+//! kB for `tg-mlp`.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they write")]
 
@@ -13,11 +13,11 @@ struct Expected {
     config: &'static str,
     parameters: u64,
     tensors: u64,
-    /// Launches of a step, at most.
+    /// Maximum number of launches of a step.
     launches: u64,
-    /// Bytes of everything that a step needs, at most.
+    /// Maximum total memory of a step in bytes.
     bytes: u64,
-    /// Steps after which the loss must have fallen below the fraction of what it was.
+    /// Number of steps after which the loss must be below `falls_below` times the first loss.
     steps: u64,
     falls_below: f64,
 }
@@ -56,7 +56,7 @@ const EXPECTED: [Expected; 3] = [
 fn small_models_train_in_few_launches_and_little_memory() {
     let workspace = Workspace::new();
     for expected in EXPECTED {
-        // Two threads on every machine: scratch is for each of them.
+        // Two threads on every machine, since each has its own scratch memory.
         let line =
             format!("bench --config {} --steps {} --threads 2 --json", expected.config, expected.steps);
         let json = workspace.succeed(&line).stdout;
@@ -73,7 +73,7 @@ fn small_models_train_in_few_launches_and_little_memory() {
         let parts = ["store_bytes", "constant_bytes", "step_bytes", "workspace_bytes"];
         assert_eq!(parts.map(count).iter().sum::<u64>(), count("planned_peak_bytes"), "{json}");
         assert_eq!(count("parameter_bytes"), 4 * expected.parameters);
-        // Two moments for each parameter, and the number of steps.
+        // States are two moments for each parameter, and the number of steps.
         assert_eq!(count("state_bytes"), 8 * expected.parameters + 4, "{json}");
         assert!(count("parameter_bytes") + count("state_bytes") <= count("store_bytes"), "{json}");
 
@@ -86,8 +86,8 @@ fn small_models_train_in_few_launches_and_little_memory() {
     }
 }
 
-/// On a GPU, the same step is one pass in one submission, and its results come to the host when the caller
-/// reads them.
+/// Tests that a step on a GPU is one pass in one submission, and that its results are copied to the host only
+/// when the caller reads them.
 #[cfg(feature = "wgpu")]
 #[test]
 fn a_small_model_trains_in_few_dispatches_on_a_gpu() {
@@ -105,13 +105,13 @@ fn a_small_model_trains_in_few_dispatches_on_a_gpu() {
     assert!(count("unique_kernels") <= 43, "more kernels than before: {json}");
     assert_eq!((count("passes"), count("submits")), (1, 1), "{json}");
     assert!(count("planned_peak_bytes") <= 13_000_000, "more bytes than before: {json}");
-    // Each step that is timed alone is read; then one before the clock starts, and of those in a row the last
-    // one.
+    // Every step that is timed alone is read; then one before the clock starts, and the last of those in a
+    // row.
     assert_eq!(count("readbacks"), steps + 1 + 1, "{json}");
 }
 
-/// Returns the adapter under test: the one that `GRADLOOM_ADAPTER` names, or Mesa's on the CPU. `None`,
-/// which is noted, if there is neither.
+/// Returns the adapter under test: the one that `GRADLOOM_ADAPTER` names, or Mesa's on the CPU. Without
+/// either, prints a note and returns `None`.
 #[cfg(feature = "wgpu")]
 fn adapter() -> Option<String> {
     let wanted = std::env::var("GRADLOOM_ADAPTER").unwrap_or_else(|_| "llvmpipe".into());

@@ -1,7 +1,7 @@
-//! Odd but legal folders and GGUF files give what transformers computes of them, also after an import, a run
-//! with adapters and an export.
+//! Tests that unusual but valid folders and GGUF files produce the results of transformers, also after an
+//! import, a run with adapters and an export.
 //!
-//! The files are made here of small models and the tables of `scripts/oracle/odd_files.py`.
+//! The files are built here from small models and the tables of `scripts/oracle/odd_files.py`.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they write")]
 
@@ -17,7 +17,7 @@ const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/odd");
 /// Rows of a matrix, or the elements of a vector.
 type Rows = Vec<Vec<f32>>;
 
-/// The tables of one kind, and the models that they are of.
+/// The tables of one kind of file, and the models that they refer to.
 struct Tables {
     table: Value,
     models: [Weights; 2],
@@ -37,8 +37,8 @@ impl Tables {
         self.table["cases"].as_array().unwrap()
     }
 
-    /// Returns shape and bytes of a tensor, of its name, its type, and what it is made of; of the name alone,
-    /// if it is the model's as it is.
+    /// Returns the shape and bytes of a tensor described by its name, its type and its parts. With only a
+    /// name, it is the model's own tensor.
     fn tensor(&self, base: &str, tensor: &Value) -> (Vec<usize>, Vec<u8>) {
         let made_of: Vec<&str> = match tensor[2].as_array() {
             Some(parts) => parts.iter().map(|part| part.as_str().unwrap()).collect(),
@@ -74,7 +74,7 @@ impl Tables {
         (shape, rows.concat().into_iter().flat_map(bytes).collect())
     }
 
-    /// Returns a safetensors file of metadata and tensors.
+    /// Returns a safetensors file with metadata and tensors.
     fn safetensors(&self, base: &str, file: &Value) -> Vec<u8> {
         let (mut header, mut data) = (Map::new(), Vec::new());
         if !file[0].is_null() {
@@ -98,10 +98,10 @@ impl Tables {
         [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat()
     }
 
-    /// Writes the folder of a case, called `model`.
+    /// Writes the folder of a case as `model`.
     fn folder(&self, case: &Value, workspace: &Workspace) {
         let base = case["base"].as_str().unwrap();
-        // The table's own numbers, of which Python writes more than JSON has.
+        // The numbers are the table's own text, since Python writes more than JSON allows.
         workspace.put("model/config.json", case["config"].as_str().unwrap().as_bytes());
         if let Some(text) = case["generation"].as_str() {
             workspace.put("model/generation_config.json", text.as_bytes());
@@ -114,7 +114,7 @@ impl Tables {
         }
     }
 
-    /// Writes the file of a case, called `model`.
+    /// Writes the GGUF file of a case as `model`.
     fn gguf(&self, case: &Value, workspace: &Workspace) {
         let alignment = case["alignment"].as_u64().unwrap() as usize;
         let mut bytes = decoded(case["header"].as_str().unwrap());
@@ -125,7 +125,7 @@ impl Tables {
         workspace.put("model", &bytes);
     }
 
-    /// Checks a path against what transformers computed.
+    /// Compares the results for a path with those of transformers.
     fn check(&self, case: &Value, workspace: &Workspace, path: &str) {
         let name = format!("{}: {path}", case["name"]);
         let run = |line: String| -> Value {
@@ -152,7 +152,7 @@ impl Tables {
         assert_eq!((&found["text"], &found["finish"]), (&text.into(), &finish.into()), "{name}: {ends:?}");
     }
 
-    /// Takes every case of a share of the table the whole way.
+    /// Runs all conversions on every case of a share of the table.
     fn check_all(&self, share: usize, write: impl Fn(&Value, &Workspace)) {
         for case in self.cases().iter().skip(share).step_by(SHARES) {
             let workspace = Workspace::new();
@@ -176,15 +176,15 @@ impl Tables {
     }
 }
 
-/// Returns the type of a tensor in a table.
+/// Returns the element type of a tensor in a table.
 fn dtype(tensor: &Value) -> &str {
     tensor[1].as_str().unwrap_or("float32")
 }
 
-/// Tests that share a table.
+/// Number of tests that share a table.
 const SHARES: usize = 4;
 
-/// Returns the bytes of a text in base64, whose letters stand for six bits each.
+/// Decodes base64, whose letters represent six bits each.
 fn decoded(text: &str) -> Vec<u8> {
     const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let letters: Vec<u32> =

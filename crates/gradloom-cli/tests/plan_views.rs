@@ -1,5 +1,5 @@
-//! `inspect --format json|html`: the plan as data agrees with itself and with the text, and the page needs
-//! nothing from elsewhere.
+//! `inspect --format json|html`: the plan as data is consistent with itself and with the text, and the page
+//! is self-contained.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they write")]
 
@@ -104,7 +104,7 @@ fn lives_and_producers_follow_from_the_launches() {
     }
 }
 
-/// Counted byte by byte (in units of the least alignment, that of scalars), not value by value.
+/// Counts byte by byte, in units of the smallest alignment (that of scalars), not value by value.
 #[test]
 fn the_timeline_counts_each_byte_once() {
     const UNIT: u64 = 4;
@@ -142,7 +142,7 @@ fn kernels_have_names_places_and_listings() {
     let report = workspace.succeed("inspect tiny --batch 2 --stage plan").stdout;
     assert!(report.starts_with(&format!("{} launches", launches.len())), "{report}");
     for launch in launches {
-        // What the optimizer adds has no place in the user's source.
+        // Launches added by the optimizer have no location in the user's source.
         assert!(launch["origin"].is_null() || text(&launch["origin"]).contains(".rs:"), "{launch}");
         let fused = ["map", "row", "reduce"].contains(&text(&launch["kernel"]));
         assert_eq!(

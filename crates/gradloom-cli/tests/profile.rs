@@ -6,7 +6,7 @@ mod common;
 use common::Workspace;
 use serde_json::Value;
 
-/// Makes a profile with the workspace's own cache folder.
+/// Runs a profile with the workspace's own cache folder.
 fn profile(workspace: &Workspace, flags: &str) -> String {
     let line = format!("profile --config tg-mlp --steps 20 --threads 2 {flags}");
     let mut command = workspace.command(&line);
@@ -45,7 +45,7 @@ fn every_launch_is_in_the_profile_and_the_bounds_are_kept() {
     let slices = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "X").count();
     assert_eq!(slices, 5 * (1 + launches.len()), "five steps are traced");
 
-    // Kept bounds are taken, damaged ones are not, and a new measurement replaces them.
+    // Valid cached bounds are used, damaged ones are not, and a new measurement replaces them.
     let file = "cache/gradloom/roofline.json";
     let mut kept = parse(&workspace.text(file));
     let machine = kept["machines"].as_object_mut().unwrap().values_mut().next().unwrap();

@@ -1,4 +1,4 @@
-//! The texts of `gradloom sample`: escapes, byte order marks, and where they end.
+//! Texts of `gradloom sample`: escapes, byte order marks, and ends.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they write")]
 
@@ -22,7 +22,7 @@ fn lines(workspace: &Workspace, line: &str, flags: &[&str]) -> Vec<Value> {
 #[test]
 fn escapes_in_stop_strings_are_understood() {
     let workspace = trained();
-    // A model that writes nothing but one byte.
+    // This model generates only one byte.
     for (byte, stop) in [
         ("10", r"\n"),
         ("9", r"\t"),

@@ -1,4 +1,4 @@
-//! Models of others: their tokenizers come along, and what does not belong together is refused.
+//! Tests that the tokenizers of published models are used, and that mismatched files are refused.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they write")]
 
@@ -40,7 +40,7 @@ fn an_exported_gguf_file_has_its_tokenizer() {
             serde_json::from_str(&workspace.text(&format!("{name}/config.json"))).unwrap();
         assert!(config["eos_token_id"].is_number() || config["eos_token_id"].is_null(), "{config}");
     }
-    // One export takes the place of another, with all its files; no other model's.
+    // An export replaces another one with all its files, but not another model.
     workspace.succeed("export foreign --out gpt2");
     assert!(!workspace.path("gpt2/tokenizer.json").exists());
     refused(&workspace, "export llama.gguf --out foreign", "--out foreign: the folder has another model");
@@ -77,7 +77,7 @@ fn tokens_of_another_tokenizer_are_refused() {
     }
 }
 
-/// The new line that `train` puts behind a file is not scored.
+/// Tests that the newline that `train` adds after a file is not scored.
 #[test]
 fn a_text_is_scored_as_it_is_in_its_file() {
     let workspace = workspace();
@@ -97,7 +97,7 @@ fn a_form_that_no_matrix_takes_is_told() {
     assert!(!workspace.path("small").exists());
 }
 
-/// Beyond the context of the draft model the model goes on alone.
+/// Tests that beyond the context of the draft model, the model continues alone.
 #[test]
 fn a_draft_model_may_read_less() {
     let workspace = workspace();

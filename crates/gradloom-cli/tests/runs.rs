@@ -1,4 +1,4 @@
-//! Whole runs: what they leave, that they repeat, and that nothing interrupts them for good.
+//! Whole runs: their results, their reproducibility, and recovery from any interruption.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they write")]
 
@@ -8,7 +8,7 @@ use safetensors::SafeTensors;
 use std::process::{Child, Command, Stdio};
 
 const TRAIN: &str = "train --config small.toml --data text.txt";
-/// All that a run leaves and that depends on nothing but its settings.
+/// Results of a run that depend only on its settings.
 const RESULTS: [&str; 6] =
     ["config.json", "metrics.csv", "loss.svg", "model.safetensors", "state.safetensors", "sample.txt"];
 
@@ -54,8 +54,8 @@ fn a_run_leaves_what_it_says() {
     assert!(workspace.path("runs/tiny-2/model.safetensors").exists(), "the next run gets the next folder");
 }
 
-/// By default, the steps that are measured depend on the number of steps alone, and those that are saved
-/// depend on the time, too.
+/// Tests that by default, the evaluated steps depend only on the number of steps, and the saved ones also on
+/// the time.
 #[test]
 fn by_default_a_run_measures_and_saves_a_small_part_of_the_time() {
     let workspace = Workspace::new();
@@ -95,7 +95,7 @@ fn a_seed_decides_everything_and_threads_nothing() {
     }
 }
 
-/// A run's own configuration repeats it, and is what the repetition leaves.
+/// Tests that a run's own configuration repeats the run, and is one of the results of the repetition.
 #[test]
 fn a_configuration_of_a_run_repeats_it() {
     let workspace = Workspace::new();
@@ -111,7 +111,7 @@ fn a_configuration_of_a_run_repeats_it() {
             && changed.ends_with(" then, 1 file of 2,400 bytes now\n"),
         "{changed}"
     );
-    // Its keys are the flags, and what a run tells besides.
+    // Its keys are the flags, and the run's record.
     let json: serde_json::Value = serde_json::from_str(&workspace.text("a/config.json")).unwrap();
     let help = workspace.succeed("train --help").stdout;
     for key in json.as_object().unwrap().keys().filter(|key| *key != "run") {
@@ -140,7 +140,7 @@ fn a_memory_budget_changes_no_number() {
         assert_eq!(tensor.data(), again.tensor(name).unwrap().data(), "{name} depends on the budget");
     }
     assert!(workspace.text("again/config.json").contains(&format!("\"memory-budget\": {least}")));
-    // 0 takes the limit away.
+    // 0 removes the limit.
     workspace.succeed("train --resume again --steps 42 --memory-budget 0");
     assert!(workspace.text("again/config.json").contains("\"memory-budget\": null"));
 }
@@ -174,7 +174,7 @@ fn prompts_come_from_files_and_pipes_and_texts_as_json() {
     );
 }
 
-/// Each text is the one that its prompt and seed have alone.
+/// Tests that each text is the same as with its prompt and seed alone.
 #[test]
 fn many_texts_come_in_the_order_of_their_prompts() {
     let workspace = Workspace::new();
@@ -245,14 +245,15 @@ fn searches_and_drafts_write_from_the_command() {
     }
 }
 
-/// However many texts there are and however they are searched: the end is read that leaves room for the text.
+/// Tests that for any number of texts and any search, a prompt is cut to the end that leaves room for the
+/// text.
 #[test]
 fn a_prompt_beyond_the_context_is_cut_alike() {
     let workspace = Workspace::new();
     workspace.succeed(&format!("{TRAIN} --out run --steps 3"));
     workspace.put("long.txt", b"5 times 3 is 15 and 7 times 2 is 14");
     workspace.put("end.txt", b"times 2 is 14");
-    // Of 16 tokens, the last of what is written is not read.
+    // The model does not read the last generated token, so 16 tokens of context suffice.
     for (tokens, kept) in [(4, 13), (1, 16), (100, 8)] {
         let text = |flags: &str| {
             let line = format!("sample run --tokens {tokens} --json {flags}");
@@ -276,7 +277,7 @@ fn a_prompt_beyond_the_context_is_cut_alike() {
             ["--prompt-file long.txt --beams 1", "--prompt-file long.txt --temperature 0 --draft run"]
         {
             let other = text(flags);
-            // Those end where the context does.
+            // These texts end at the context.
             assert!(
                 one.0.starts_with(&other.0) && other.0.len() >= 4.min(tokens),
                 "{flags}: {one:?} {other:?}"
@@ -304,7 +305,7 @@ fn samples_stream_and_repeat() {
     assert_eq!(greedy, sample("--temperature 0 --seed 5"));
     assert_eq!(greedy, sample("--top-k 1"));
     assert_eq!(greedy, sample("--top-p 0.000001"));
-    // Longer than the context of 16.
+    // The text is longer than the context of 16.
     assert!(workspace.succeed("sample run/model.safetensors --tokens 100").stdout.len() > 60);
 }
 
@@ -312,7 +313,7 @@ fn spawn(workspace: &Workspace, line: &str) -> Child {
     workspace.command(line).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the command starts")
 }
 
-/// Kills a run again and again at whatever point it happens to be, until it ends by itself.
+/// Kills a run repeatedly, at arbitrary moments, until it ends by itself.
 #[test]
 fn killed_and_resumed_is_as_if_nothing_happened() {
     let workspace = Workspace::new();
@@ -328,7 +329,7 @@ fn killed_and_resumed_is_as_if_nothing_happened() {
         child.kill().unwrap();
         child.wait().unwrap();
         child = spawn(&workspace, "train --resume killed");
-        // Resuming first cuts the metrics back, so wait until it has: its lock is held then.
+        // Resuming first cuts the metrics back, so wait until that is done: its lock is held then.
         std::thread::sleep(std::time::Duration::from_millis(100 + 37 * round as u64));
     }
     assert!(child.wait().unwrap().success());
@@ -396,7 +397,7 @@ fn changed_data_is_noticed() {
     assert_eq!(finished.stderr, expected);
     let resumed = workspace.succeed("train --resume run --steps 12 --data text.txt");
     assert_eq!(resumed.stderr, format!("note: {changed}; it goes on with what --data names\n"));
-    // The same text elsewhere is no change; other words of the same length are one.
+    // The same text elsewhere is no change; other words of the same length are.
     workspace.put("copy.txt", &workspace.read("text.txt"));
     assert_eq!(workspace.succeed("train --resume run --steps 13 --data copy.txt").stderr, "");
     workspace.put("copy.txt", "other worms than before\n".repeat(100).as_bytes());
@@ -417,7 +418,7 @@ fn changed_data_is_noticed() {
     assert_eq!(finished.stderr.trim_end(), expected);
 }
 
-/// Asserts that a run's model and state have finite values only.
+/// Asserts that a run's model and state contain no infinity or NaN.
 #[track_caller]
 fn assert_finite(workspace: &Workspace, run: &str) {
     for file in ["model.safetensors", "state.safetensors"] {
@@ -430,13 +431,13 @@ fn assert_finite(workspace: &Workspace, run: &str) {
     }
 }
 
-/// Returns the command that a message advises, without the program's name.
+/// Returns the command that a message suggests, without the program's name.
 fn advised(stderr: &str) -> &str {
     let line = stderr.lines().find(|line| line.contains("gradloom train --resume")).expect("advice");
     line.split_once("gradloom ").expect("a command").1
 }
 
-/// The weights that give no finite loss at step 12 are those that step 11 made: they must not be saved.
+/// Tests that weights are not saved if they produce no finite loss: those after step 11, as step 12 shows.
 #[test]
 fn a_run_that_diverges_goes_on_from_its_last_good_state() {
     let workspace = Workspace::new();
@@ -451,7 +452,7 @@ fn a_run_that_diverges_goes_on_from_its_last_good_state() {
     assert_eq!(finished.stderr.trim_end(), expected);
     assert_finite(&workspace, "run");
     assert!(workspace.read("run/model.safetensors") == model, "the model of step 10 was replaced");
-    // Which op it was.
+    // The message names the op.
     let named = workspace.run("train --resume run --steps 20 --lr 1e17 --save-every 1 --debug-nan");
     let first = named.stderr.lines().next().unwrap_or_default();
     assert!(first.starts_with("error: `") && first.ends_with(" from finite numbers"), "{}", named.stderr);
@@ -469,7 +470,7 @@ fn a_run_that_diverges_goes_on_from_its_last_good_state() {
     assert!(!workspace.text("run/metrics.csv").contains("NaN"));
 }
 
-/// No step follows the last one, so the held-out loss must tell.
+/// Tests that the held-out loss exposes a bad last step, which no other step follows.
 #[test]
 fn a_last_step_that_ruins_the_weights_is_noticed() {
     let workspace = Workspace::new();

@@ -7,7 +7,7 @@ use common::Workspace;
 use std::fs;
 
 const TRAIN: &str = "train --config small.toml";
-/// Tokenizers that `scripts/oracle/tokenizer_files.py` made.
+/// Tokenizers written by `scripts/oracle/tokenizer_files.py`.
 const TOKENIZERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/tokenizers");
 
 #[test]
@@ -54,7 +54,7 @@ fn ids_are_printed_and_decoded() {
     }
 }
 
-/// A run keeps its tokenizer, goes on with it, and notices when it is another one.
+/// Tests that a run keeps its tokenizer, resumes with it, and reports a different one.
 #[test]
 fn a_run_trains_a_tokenizer_and_keeps_it() {
     let workspace = Workspace::new();
@@ -71,7 +71,7 @@ fn a_run_trains_a_tokenizer_and_keeps_it() {
     assert!(sample.starts_with('3') && sample.len() > 30, "{sample}");
     workspace.succeed("tokenize whole --text times");
 
-    // The tokenizer of the run, by its path, is the same one.
+    // The run's tokenizer, named by its path, has the same result.
     workspace.succeed(&format!("{TRAIN} --data text.txt --tokenizer whole/tokenizer.json --out named"));
     assert_eq!(workspace.text("named/metrics.csv"), workspace.text("whole/metrics.csv"));
 
@@ -104,7 +104,7 @@ fn a_run_trains_a_tokenizer_and_keeps_it() {
     assert!(!workspace.path("runs").exists(), "what fails at once leaves no run");
 }
 
-/// Tokens in files train as the text that they are of.
+/// Tests that training on tokens in files equals training on their text.
 #[test]
 fn tokens_in_files_train_like_their_text() {
     let workspace = Workspace::new();
@@ -123,7 +123,7 @@ fn tokens_in_files_train_like_their_text() {
         );
     }
     assert!(fs::read_dir(workspace.path("many")).unwrap().count() > 30);
-    // A pattern, and going on with it.
+    // This is a pattern, with a resumed run.
     workspace
         .succeed(&format!("{TRAIN} --data some/*_train_*.bin --tokenizer bytes --out pattern --steps 20"));
     workspace.succeed("train --resume pattern --steps 40");
@@ -142,7 +142,7 @@ fn a_prepared_folder_has_its_tokenizer_and_both_parts() {
     workspace.put("more/notes.md", "# Notes\n\nthe words of a document\n".repeat(50).as_bytes());
     workspace.put("more/picture.png", b"\x89PNG\0\0");
     let prepare = format!("prepare text.txt more --tokenizer {TOKENIZERS}/gpt2 --out tokens");
-    // What an interrupted command leaves is no folder of tokens, and is removed.
+    // The remains of an interrupted command are not a folder of tokens, and are removed.
     workspace.put("tokens.partial/.partial", b"");
     workspace.put("tokens.partial/tokens_train_000001.bin", b"half");
     let told = workspace.succeed(&prepare);

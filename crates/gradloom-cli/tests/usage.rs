@@ -1,10 +1,11 @@
-//! Wrong command lines, files and folders: one clear message, the right exit code, and nothing lost.
+//! Wrong command lines, files and folders: each has one clear message and the right exit code, and loses
+//! nothing.
 
 mod common;
 use common::Workspace;
 use std::fs;
 
-/// Asserts the exit code and the whole text of the standard error.
+/// Asserts the exit code and the complete text of the standard error.
 #[track_caller]
 fn check(workspace: &Workspace, line: &str, code: i32, expected: &str) {
     let finished = workspace.run(line);
@@ -333,7 +334,7 @@ fn folders_of_others_are_left_alone() {
     workspace.succeed("train --config small.toml --data text.txt --steps 1 --out theirs/run");
 }
 
-/// Mesa's layers print errors where there is no display; a variable of the environment shows them.
+/// Mesa's layers print errors on a machine without a display; an environment variable makes them visible.
 #[cfg(unix)]
 #[test]
 fn drivers_are_kept_quiet() {
@@ -370,7 +371,7 @@ fn a_file_in_place_of_its_folder_is_told() {
     );
 }
 
-/// A message is opened with `error:` whatever it is about.
+/// Tests that every error message begins with `error:`.
 #[test]
 fn every_failure_says_that_it_is_one() {
     let workspace = Workspace::new();
@@ -387,7 +388,7 @@ fn a_prompt_may_begin_with_a_dash() {
     assert!(finished.stdout.starts_with("--x-1"), "{}", finished.stdout);
 }
 
-/// Output that was asked for and is lost is a failure, except where the reader had enough.
+/// Tests that losing requested output is a failure, unless the reader closed the pipe.
 #[cfg(target_os = "linux")]
 #[test]
 fn output_that_is_lost_is_a_failure() {
@@ -414,7 +415,7 @@ fn output_that_is_lost_is_a_failure() {
     }
 }
 
-/// A read-only folder stops all users but root, which may write anyway: then there is nothing to see.
+/// Tests that a read-only folder is reported. As root, who may write anyway, there is nothing to test.
 #[cfg(unix)]
 #[test]
 fn a_read_only_folder_is_noticed_at_the_start() {

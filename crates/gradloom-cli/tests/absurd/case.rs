@@ -1,4 +1,4 @@
-//! One call of the command, and where calls are made.
+//! A call of the command, and the folder in which calls are made.
 
 use super::limits::Limit;
 use std::ffi::{OsStr, OsString};
@@ -13,21 +13,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A command must have ended by then; on a machine that is busy with other things, by the time that it has
-/// computed for as long.
+/// Time within which a command must end. On a busy machine, its CPU time counts instead.
 const LONGEST: Duration = Duration::from_secs(10);
-/// And this is the end of waiting for a command that does not compute.
+/// Time after which a command is killed even if it has used little CPU time.
 const BLOCKED: Duration = Duration::from_secs(60);
 
-/// A call.
+/// A call of the command.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Case {
     pub(crate) command: String,
     arguments: Vec<OsString>,
     pub(crate) limit: Option<Limit>,
-    /// A file of the run `run` in the call's folder, and what is there instead.
+    /// Name of a file of the run `run` in the call's folder, and the path of its replacement.
     pub(crate) replaced: Option<(OsString, PathBuf)>,
-    /// File that takes the place of the file of the machine's bounds.
+    /// Replacement for the file with the machine's bounds.
     pub(crate) cached: Option<PathBuf>,
     pub(crate) full_output: bool,
     pub(crate) full_error: bool,
@@ -38,7 +37,7 @@ impl Case {
         Self { command: command.to_string(), ..Self::default() }
     }
 
-    /// Adds a parameter and its value; positional ones have no dashes.
+    /// Adds a parameter and its value; positional parameters have no dashes.
     pub(crate) fn give(&mut self, name: &str, value: OsString) {
         if name.starts_with('-') {
             self.arguments.push(name.into());
@@ -46,7 +45,7 @@ impl Case {
         self.arguments.push(value);
     }
 
-    /// Adds one argument that consists of these pieces.
+    /// Adds an argument that is the concatenation of these pieces.
     pub(crate) fn argument<const N: usize>(&mut self, pieces: [OsString; N]) {
         let mut whole = OsString::new();
         pieces.iter().for_each(|piece| whole.push(piece));
@@ -57,7 +56,7 @@ impl Case {
         self.arguments.iter().any(|argument| argument == name)
     }
 
-    /// Bytes of all arguments.
+    /// Returns the size of all arguments in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.arguments.iter().map(|argument| argument.len()).sum()
     }
@@ -83,14 +82,14 @@ impl Case {
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
     signal: Option<i32>,
-    /// True if it did not end by itself and was killed.
+    /// True if the command did not end in time and was killed.
     late: bool,
     pub(crate) stderr: String,
-    /// Names of the files left in its folder.
+    /// Names of the files left in the call's folder.
     pub(crate) left: Vec<String>,
 }
 
-/// A folder with a run, a text, and a copy of the program that every user can start.
+/// A folder with a run, a text, and a copy of the program that every user may start.
 pub(crate) struct Bench {
     folder: TempDir,
     calls: AtomicUsize,
@@ -116,19 +115,19 @@ impl Bench {
         self.folder.path().join(name)
     }
 
-    /// Returns a value with this folder in the place of `DIR`.
+    /// Returns the value with `DIR` replaced by this folder.
     pub(crate) fn place(&self, value: &str) -> OsString {
         value.replace("DIR", self.folder.path().to_str().unwrap()).into()
     }
 
-    /// Returns whether a process can be started as another user.
+    /// Returns true if a process can be started as another user.
     pub(crate) fn can_become(&self, user: u32) -> bool {
         let mut command = Command::new(self.path("gradloom"));
         command.arg("--version").stdout(Stdio::null()).uid(user).gid(user);
         command.status().is_ok_and(|status| status.success())
     }
 
-    /// Runs all cases and reports all that end wrongly.
+    /// Runs all cases and reports every one that ends wrongly.
     pub(crate) fn run_all(&self, cases: Vec<Case>) {
         let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         let began = Instant::now();
@@ -172,8 +171,8 @@ impl Bench {
         let mut command = Command::new(self.path("gradloom"));
         command.arg(&case.command).args(&case.arguments).current_dir(&folder).stdin(Stdio::null());
         command.env("XDG_CACHE_HOME", cache).env_remove("RUST_BACKTRACE").stdout(full(case.full_output));
-        // No drivers of GPUs: they print errors of their own, and those that compute on the CPU take minutes
-        // to compile.
+        // No GPU drivers: they print their own errors, and those that compute on the CPU take minutes to
+        // compile.
         command.env("VK_DRIVER_FILES", "/dev/null").env("VK_ICD_FILENAMES", "/dev/null");
         command.env("LIBGL_DRIVERS_PATH", "/dev/null").env("XDG_RUNTIME_DIR", &folder);
         command.stderr(if case.full_error { full(true) } else { Stdio::piped() });
@@ -182,8 +181,8 @@ impl Bench {
         }
         let mut child = match command.spawn() {
             Ok(child) => child,
-            // A small stack has no room for long arguments: the system does not start the program, which is
-            // not the command's doing.
+            // Long arguments do not fit on a small stack. The system then does not start the program, which
+            // is not the command's fault.
             Err(error) if error.raw_os_error() == Some(libc::E2BIG) => {
                 return Ended {
                     code: Some(0),
@@ -222,8 +221,7 @@ impl Bench {
         Ended { code: status.code(), signal: status.signal(), late, stderr, left }
     }
 
-    /// Makes a copy of the run, in which one file is another one: the same links and pipes lead to the same
-    /// places.
+    /// Copies the run, with one file replaced. Links and pipes are replaced by links to the original ones.
     fn copy_run(&self, to: &Path, name: &OsStr, instead: &Path) {
         fs::create_dir(to).unwrap();
         for entry in fs::read_dir(self.path("run")).unwrap() {
@@ -242,17 +240,18 @@ impl Bench {
     }
 }
 
-/// Returns the time for which all threads of a process have computed.
+/// Returns the CPU time of all threads of a process.
 fn computed(process: u32) -> Duration {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // The name in parentheses may have blanks; user and system time are the 14th and 15th field of all.
+    // The name in parentheses may contain blanks; user and system time are the 14th and 15th fields of the
+    // line.
     let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
     let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
-    // The unit is 100 a second on every Linux.
+    // Linux uses 100 ticks per second.
     Duration::from_millis(10 * ticks)
 }
 
-/// Returns what is wrong with the outcome of a call, if anything.
+/// Describes the problem with the outcome of a call, if any.
 fn problem(case: &Case, ended: &Ended) -> Option<String> {
     let errors = ended.stderr.lines().filter(|line| line.starts_with("error: ")).count();
     let beginning: String = ended.stderr.chars().take(600).collect();

@@ -1,11 +1,11 @@
-//! Files that are no ordinary ones.
+//! Special files.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Makes one of each kind in a folder; the system's own come with them.
+/// Creates one file of each kind in a folder and returns all paths, including the system's own special files.
 pub(crate) fn make(folder: &Path) -> Vec<PathBuf> {
     fs::create_dir_all(folder).unwrap();
     let path = |name: &str| folder.join(name);
@@ -17,12 +17,12 @@ pub(crate) fn make(folder: &Path) -> Vec<PathBuf> {
     fs::write(path("empty"), b"").unwrap();
     let noise: Vec<u8> = (0..5000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     fs::write(path("noise"), noise).unwrap();
-    // The beginning of a safetensors file whose header has all of 8 EiB, and one whose tensor has.
+    // One safetensors file declares a header of 8 EiB, the other a tensor of that size.
     fs::write(path("header"), (i64::MAX as u64).to_le_bytes()).unwrap();
     let header = format!(r#"{{"a":{{"dtype":"U8","shape":[{0}],"data_offsets":[0,{0}]}}}}"#, u64::MAX - 100);
     fs::write(path("tensor"), [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat())
         .unwrap();
-    // No bytes on the disk, and a terabyte to read.
+    // The file is one terabyte long, but takes no space on the disk.
     File::create(path("sparse")).unwrap().set_len(1 << 40).unwrap();
     fs::write(path("unreadable"), b"x").unwrap();
     fs::set_permissions(path("unreadable"), fs::Permissions::from_mode(0o000)).unwrap();

@@ -1,4 +1,4 @@
-//! Commands and their parameters, as the help texts have them.
+//! Commands and their parameters, parsed from the help texts.
 
 use std::process::Command as Process;
 
@@ -9,14 +9,14 @@ pub(crate) struct Command {
     pub(crate) parameters: Vec<Parameter>,
 }
 
-/// An option with its dashes, or a positional argument under the name of its value.
+/// An option with its dashes, or a positional argument with the name of its value.
 #[derive(Debug)]
 pub(crate) struct Parameter {
     pub(crate) name: String,
     pub(crate) takes_value: bool,
-    /// True if the value can be left out and is separated by `=`.
+    /// True if the value is optional and follows after `=`.
     pub(crate) by_equals: bool,
-    /// The possible values, if they are listed.
+    /// Possible values, if they are listed.
     pub(crate) choices: Vec<String>,
 }
 
@@ -26,7 +26,7 @@ fn help(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Returns all commands but `help`.
+/// Returns all commands except `help`.
 pub(crate) fn commands() -> Vec<Command> {
     let text = help(&[]);
     let list = text.split("Commands:\n").nth(1).expect("a list of commands").lines();
@@ -36,7 +36,7 @@ pub(crate) fn commands() -> Vec<Command> {
 
 fn parameters(text: &str) -> Vec<Parameter> {
     let mut parameters: Vec<Parameter> = Vec::new();
-    // A description goes over several lines, and the possible values end it.
+    // A description has several lines, and ends with the possible values.
     let mut described = String::new();
     for line in text.lines() {
         let start = line.trim_start();

@@ -5,33 +5,32 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Memory below which the system cannot even start the program: its code, the libraries and the first stack.
-/// A build for debugging has some 40 MiB of them.
+/// Minimum memory in bytes with which the system can start the program, for its code, the libraries and the
+/// first stack. A debug build needs about 40 MiB.
 const LEAST_MEMORY: u64 = 64 << 20;
-/// Stack below which the program is ended before its first instruction: the arguments and the environment lie
-/// there too.
+/// Minimum stack in bytes with which the program reaches its first instruction: the arguments and the
+/// environment are on it, too.
 const LEAST_STACK: u64 = 64 << 10;
-/// Files that the system opens to start the program, and the three standard ones.
+/// Number of files that the system opens to start the program, including the three standard streams.
 const LEAST_FILES: u64 = 4;
 
-/// A limit of the system's.
+/// A limit set by the system.
 #[derive(Clone, Debug)]
 pub(crate) struct Limit {
     pub(crate) name: &'static str,
     pub(crate) value: u64,
-    /// The user that the process belongs to. The number of processes is counted for a user, and the first
-    /// one's is not limited.
+    /// User to run the process as. The limit on processes counts those of a user, and does not apply to root.
     pub(crate) user: Option<u32>,
 }
 
-/// Returns a user without processes, another one each time: two that run at once would count for each
-/// other.
+/// Returns a user without processes, a different one each time: two cases of the same user would share a
+/// limit.
 fn other_user() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     20_000 + std::process::id() % 400 * 100 + NEXT.fetch_add(1, Ordering::Relaxed) % 100
 }
 
-/// Returns the limits that a command is tried under.
+/// Returns the limits to test each command with.
 pub(crate) fn all(bench: &Bench) -> Vec<Limit> {
     let mib = |n: u64| n << 20;
     let memory = [LEAST_MEMORY, mib(80), mib(100), mib(130), mib(200), mib(400), mib(1000)];
@@ -49,19 +48,19 @@ pub(crate) fn all(bench: &Bench) -> Vec<Limit> {
     limits
 }
 
-/// Returns a limit of so many processes and threads in all, the command's first one included; `None` if
-/// this user cannot set that up.
+/// Returns a limit on the number of processes and threads, including the command's first one; `None` if this
+/// user cannot set it up.
 pub(crate) fn processes(bench: &Bench, value: u64) -> Option<Limit> {
-    // SAFETY: it only tells a number.
+    // SAFETY: `geteuid` has no preconditions.
     let is_root = unsafe { libc::geteuid() } == 0;
-    // Another user's processes are not known, so that only 1 is sure to be too few.
+    // The number of this user's other processes is unknown, so only a limit of 1 is certain to be too low.
     let user = is_root.then(other_user);
     let possible = user.map_or(value == 1, |user| bench.can_become(user));
     possible.then_some(Limit { name: "processes", value, user })
 }
 
 impl Limit {
-    /// Sets the limit for a process that is yet to be started.
+    /// Sets the limit for a command before it starts.
     pub(crate) fn apply(&self, command: &mut Command) {
         let resource = match self.name {
             "memory" => libc::RLIMIT_AS,
@@ -72,7 +71,7 @@ impl Limit {
         };
         let limit = libc::rlimit { rlim_cur: self.value, rlim_max: self.value };
         let user = self.user;
-        // SAFETY: between `fork` and `exec` only calls of the system are made.
+        // SAFETY: only system calls are made between `fork` and `exec`.
         unsafe {
             command.pre_exec(move || {
                 if libc::setrlimit(resource, &raw const limit) != 0 {

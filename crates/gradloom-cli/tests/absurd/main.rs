@@ -1,8 +1,8 @@
-//! Absurd values, special files and small limits: whatever is asked of it, the command ends within ten
-//! seconds, with exit code 0, 1 or 2, and a failure is one error message.
+//! Absurd values, special files and small limits. In all cases the command ends within ten seconds, with exit
+//! code 0, 1 or 2, and a failure prints one error message.
 //!
-//! Commands and options are read from the help texts, so that an option that is added is tried too.
-//! `GRADLOOM_ABSURD=N` tries N random combinations of options and values besides.
+//! Commands and options are parsed from the help texts, so that new options are tested too.
+//! `GRADLOOM_ABSURD=N` also tests N random combinations of options and values.
 #![cfg(target_os = "linux")]
 
 mod case;
@@ -16,7 +16,7 @@ use help::{Command, Parameter};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-/// Returns options and values with which a command does little; an option that is tried is taken out.
+/// Returns options and values with which a command does little; an option under test is omitted.
 fn little(command: &str) -> &'static [(&'static str, &'static str)] {
     match command {
         "train" => &[
@@ -42,9 +42,9 @@ fn little(command: &str) -> &'static [(&'static str, &'static str)] {
     }
 }
 
-/// Returns the command with little to do and one parameter as given.
+/// Returns a command with little work, and one parameter with the given value.
 fn with(bench: &Bench, command: &Command, parameter: &Parameter, value: Option<OsString>) -> Case {
-    // A run brings its own settings along, which may not be given anew.
+    // A run has its own settings, some of which must not be changed.
     let others = if parameter.name == "--resume" { &[] } else { little(&command.name) };
     let mut case = Case::new(&command.name);
     for (name, value) in others.iter().filter(|(name, _)| *name != parameter.name) {
@@ -84,23 +84,24 @@ fn values() -> Vec<OsString> {
     ]
     .map(OsString::from)
     .to_vec();
-    // Almost the longest argument that Linux takes.
+    // This is almost the longest argument that Linux accepts.
     values.push("x".repeat(120_000).into());
     values.push("*/".repeat(50_000).into());
     values.push(OsString::from_vec(b"\xff\xfe\x80".to_vec()));
     values
 }
 
-/// Steps of these are what was asked for, however many: a hundred of them show no more than two.
+/// Returns true for large numbers of steps that the command rightly runs. A hundred of them reveal no more
+/// than two.
 fn is_long(command: &str, parameter: &str, value: &OsString) -> bool {
     let many = value.to_str().and_then(|text| text.parse::<f64>().ok()).is_some_and(|n| n > 1000.0);
     many && matches!((command, parameter), ("bench" | "profile", "--steps"))
 }
 
-/// Adds options that end a command which was asked to do very much.
+/// Adds options that end a command with a great amount of work.
 fn bounded(mut case: Case, parameter: &str) -> Case {
     match (case.command.as_str(), parameter) {
-        // The first step takes the weights out of all range.
+        // The first step makes the weights overflow.
         ("train", "--steps") => {
             case.give("--lr", "1e38".into());
             case.give("--warmup", "0".into());
@@ -165,7 +166,7 @@ fn absurd_values() {
     bench.run_all(cases);
 }
 
-/// The same values in a configuration file, bare and in quotes.
+/// Tests the same values in a configuration file, bare and in quotes.
 #[test]
 fn absurd_keys() {
     let bench = Bench::new();
@@ -220,7 +221,7 @@ fn special_files_in_a_run() {
     for name in names {
         for file in &special {
             let lines = ["train --resume run --steps 3", "sample run --tokens 1", "inspect run"];
-            // All but the first read one file each.
+            // All except the first read one file each.
             let read = ["", "model.safetensors", "state.safetensors"];
             for line in lines
                 .into_iter()
@@ -283,7 +284,8 @@ fn outputs_that_are_full() {
     bench.run_all(cases);
 }
 
-/// A run that does not even get its threads leaves nothing behind, and the message says what was missing.
+/// Tests that a run whose threads cannot be started leaves nothing behind, and that the message names the
+/// reason.
 #[test]
 fn a_run_that_gets_no_threads_leaves_nothing() {
     let bench = Bench::new();
@@ -365,7 +367,7 @@ fn random_combinations() {
             }
         }
         if draw(3) == 0 {
-            // Arguments lie on the first stack, which must have room left for the program to start.
+            // Arguments are on the first stack, which must have room left to start the program.
             let limit = limits[draw(limits.len())].clone();
             case.limit = Some(limit).filter(|limit| limit.name != "stack" || case.bytes() < 10_000);
         }

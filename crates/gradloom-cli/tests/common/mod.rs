@@ -1,4 +1,4 @@
-//! Running the built command on small models.
+//! Runs the built command on small models.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::fs;
@@ -7,18 +7,18 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The built command, in a folder of its own.
+/// The built command, with a folder to run in.
 pub(crate) struct Workspace {
     folder: TempDir,
 }
 
-/// A model that trains in a moment.
+/// Configuration of a model that trains in a moment.
 pub(crate) const SMALL: &str = "layers = 1\nheads = 2\nwidth = 16\ncontext = 16\nbatch = 2\nsteps = 40\n\
                                 lr = 0.01\n\
                          dropout = 0.1\neval-every = 10\nsave-every = 7\nthreads = 1\n";
 
 impl Workspace {
-    /// Makes a folder with `small.toml` and `text.txt`.
+    /// Creates a folder with `small.toml` and `text.txt`.
     pub(crate) fn new() -> Self {
         let workspace = Self { folder: tempfile::tempdir().expect("a temporary folder") };
         workspace.put("small.toml", SMALL.as_bytes());
@@ -45,10 +45,10 @@ impl Workspace {
         String::from_utf8(self.read(name)).expect("text")
     }
 
-    /// Returns a command line, split at blanks.
+    /// Creates a command from a command line, split at blanks.
     pub(crate) fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gradloom"));
-        // As if it were installed: messages repeat the name that the program was called by.
+        // The name is as if the command were installed, since messages repeat it.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::arg0(&mut command, "gradloom");
         command.args(line.split_whitespace()).current_dir(self.folder.path()).stdin(Stdio::null());
@@ -59,14 +59,14 @@ impl Workspace {
         Finished::new(self.command(line).output().expect("the command starts"), self.folder.path())
     }
 
-    /// Runs a command as [`run`](Self::run) does; it must succeed.
+    /// Runs a command as [`run`](Self::run) does, and asserts that it succeeds.
     pub(crate) fn succeed(&self, line: &str) -> Finished {
         let finished = self.run(line);
         assert_eq!(finished.code, Some(0), "gradloom {line}\n{}{}", finished.stdout, finished.stderr);
         finished
     }
 
-    /// Returns the number of whole rows in a run's `metrics.csv`, without its header.
+    /// Returns the number of complete rows in a run's `metrics.csv`, without its header.
     pub(crate) fn rows(&self, run: &str) -> usize {
         let text = fs::read_to_string(self.path(run).join("metrics.csv")).unwrap_or_default();
         text.matches('\n').count().saturating_sub(1)
@@ -90,7 +90,7 @@ impl Finished {
     }
 }
 
-/// Waits until `done`, for a minute at most.
+/// Waits until `done` returns true, for at most a minute.
 pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
     while !done() {
