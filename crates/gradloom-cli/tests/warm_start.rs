@@ -1,4 +1,4 @@
-//! Training that begins from a model that is there, and models that are imported.
+//! Training that starts from an existing model, and imported models.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they write")]
 
@@ -8,10 +8,10 @@ use gradloom::runtime::files::Weights;
 use std::fs;
 use std::path::Path;
 
-/// Models that `scripts/oracle/hugging_face.py` and `gguf_files.py` made.
+/// Models written by `scripts/oracle/hugging_face.py` and `gguf_files.py`.
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data");
 
-/// Copies a folder or file of the tests' data into the workspace.
+/// Copies a folder or file of the test data into the workspace.
 fn copy(workspace: &Workspace, from: &str, to: &str) {
     let from = Path::new(DATA).join(from);
     if from.is_file() {
@@ -27,7 +27,7 @@ fn copy(workspace: &Workspace, from: &str, to: &str) {
     }
 }
 
-/// Puts a tokenizer beside models of the tests' data, which have none: that of a small GGUF file.
+/// Puts the tokenizer of a small GGUF file beside models of the test data, which have none.
 fn give_tokenizer(workspace: &Workspace, folders: &[&str]) {
     copy(workspace, "gguf/gpt2.gguf", "gpt2.gguf");
     workspace.succeed("import gpt2.gguf its-tokenizer");
@@ -49,12 +49,12 @@ fn a_warm_start_goes_on_from_the_models_loss() {
     workspace.succeed("train --config small.toml --data text.txt --dropout 0 --out first");
     let init = "train --init first --data text.txt --batch 2 --threads 1";
     workspace.succeed(&format!("{init} --steps 60 --lr 0.003 --save-every 20 --out second"));
-    // The last held-out loss of the one is the first of the other: the same windows, the same weights.
+    // The last held-out loss of one run is the first of the other: the windows and weights are the same.
     let text = workspace.text("first/metrics.csv");
     let last: f64 = text.lines().last().unwrap().split(',').nth(2).unwrap().parse().unwrap();
     let (began, ended) = losses(&workspace, "second");
     assert!((began - last).abs() < 1e-6 && ended < began, "{last}, {began}, {ended}");
-    // Repeated and gone on with, it is the same run.
+    // Repeated and resumed, the run is the same.
     workspace.succeed("train --config second/config.json --out again");
     assert_eq!(workspace.text("again/metrics.csv"), workspace.text("second/metrics.csv"));
     workspace.succeed("train --resume again --steps 65");
@@ -134,14 +134,15 @@ fn what_contradicts_the_model_is_refused() {
         assert!(failed.stderr.contains("\n  help: "), "{line}: {}", failed.stderr);
         assert!(!workspace.path("runs").exists(), "{line}");
     }
-    // The folder is looked at before the model, which may be large.
+    // The folder is checked before the model, which may be large.
     let failed = workspace.run("import gpt2 gpt2");
     assert!(failed.stderr.starts_with("error: gpt2: the folder is not empty"), "{}", failed.stderr);
     let failed = workspace.run("train --resume gpt2 --init llama");
     assert!(failed.code == Some(2) && failed.stderr.contains("cannot be used with"), "{}", failed.stderr);
 }
 
-/// Adapters alone are trained; what the run leaves is the model with them, which any command reads.
+/// Tests that only adapters are trained, and that the result is the model with them merged, which any command
+/// reads.
 #[test]
 fn adapters_are_trained_beside_a_model() {
     let workspace = Workspace::new();
@@ -157,17 +158,18 @@ fn adapters_are_trained_beside_a_model() {
     };
     assert_eq!(elements("first", "wte.weight"), elements("second", "wte.weight"));
     assert_ne!(elements("first", "h.0.mlp.c_fc.weight"), elements("second", "h.0.mlp.c_fc.weight"));
-    // The held-out loss of the model with adapters is that of the merged one, from which another run begins.
+    // The held-out loss of the model with adapters is that of the merged model, from which another run
+    // starts.
     let text = workspace.text("second/metrics.csv");
     let last: f64 = text.lines().last().unwrap().split(',').nth(2).unwrap().parse().unwrap();
     workspace.succeed("train --init second --data text.txt --batch 2 --threads 1 --steps 1 --out third");
     assert!((losses(&workspace, "third").0 - last).abs() < 1e-5);
     workspace.succeed("sample second --tokens 3");
-    // So it is beside a published model.
+    // The same holds for a published model.
     copy(&workspace, "hugging_face/gpt2", "gpt2");
     give_tokenizer(&workspace, &["gpt2"]);
     workspace.succeed("train --init gpt2 --data text.txt --batch 1 --steps 1 --lora 1 --out published");
-    // Repeated and gone on with, it is the same run.
+    // Repeated and resumed, the run is the same.
     workspace.succeed("train --config second/config.json --out again");
     assert_eq!(workspace.read("again/model.safetensors"), workspace.read("second/model.safetensors"));
     for run in ["again", "second"] {

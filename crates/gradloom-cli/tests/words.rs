@@ -1,5 +1,5 @@
-//! Errors of commands about paths and options that cannot be used: they tell the truth about the path, name
-//! the options of their own command, and have the exit code of their kind.
+//! Errors of commands about unusable paths and options: they are true, name the options of their own command,
+//! and have the right exit code.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they write")]
 
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 /// A file or folder of the workspace.
 struct Thing {
     path: &'static str,
-    /// Words for it in an error, any of which will do.
+    /// Words for it in an error, any of which is accepted.
     is: &'static [&'static str],
 }
 
@@ -22,7 +22,7 @@ const fn thing(path: &'static str, is: &'static [&'static str]) -> Thing {
     Thing { path, is }
 }
 
-/// Words for what is not there.
+/// Words for a missing path.
 const MISSING: &[&str] = &["no such file or folder", "No such file", "no such folder", "neither a preset"];
 
 const THINGS: [Thing; 26] = [
@@ -161,7 +161,7 @@ fn workspace() -> Workspace {
     workspace
 }
 
-/// Command lines with a place for a path; with each, whether a path that is there is taken for what it is.
+/// Command lines with a placeholder for a path, each to be tried with every existing path.
 const LINES: [&str; 18] = [
     "sample PATH --tokens 1",
     "sample run --draft PATH --tokens 1",
@@ -183,8 +183,8 @@ const LINES: [&str; 18] = [
     "train --resume PATH",
 ];
 
-/// Lists the faults of an error: an option that the command does not have, a function of the library, more
-/// than one error.
+/// Lists the faults of an error, such as an option that the command does not have, a function of the library,
+/// or a second error.
 fn faults(line: &str, finished: &Finished, commands: &[help::Command]) -> Vec<String> {
     let command = line.split(' ').next().unwrap();
     let own = commands.iter().find(|known| known.name == command).expect("a command");
@@ -237,7 +237,7 @@ fn every_command_tells_the_truth_of_every_path() {
             if !is.iter().any(|word| stderr.contains(word)) {
                 faults.push("it is not told what is there".to_string());
             }
-            // A file within a folder may be missing.
+            // A file within the folder may be missing.
             if is_there && stderr.contains(&format!("{path}: no such")) {
                 faults.push("it is there".to_string());
             }
@@ -272,12 +272,12 @@ fn tensors_without_a_configuration_are_listed() {
     assert_eq!(listed, "none.safetensors: tensors without a configuration\ntensors  none\n");
     let cut = workspace.run("info cut.safetensors").stderr;
     assert!(cut.contains("  help: ") && !cut.contains("train"), "{cut}");
-    // A GGUF or safetensors file is one under any name.
+    // GGUF and safetensors files are recognised under any name.
     std::fs::copy(workspace.path("run/model.safetensors"), workspace.path("weights")).unwrap();
     assert!(workspace.succeed("info weights").stdout.contains("a run of gradloom train"));
 }
 
-/// Exit code 2 where the command line must be changed.
+/// Tests that the exit code is 2 if the command line must be changed.
 #[test]
 fn wrong_command_lines_are_usage() {
     let workspace = workspace();
@@ -285,7 +285,7 @@ fn wrong_command_lines_are_usage() {
     let mut lines: Vec<String> = Vec::new();
     for command in &commands {
         lines.push(format!("{} --no-such-option", command.name));
-        // Numbers and words that are none of the possible ones.
+        // These numbers and words are not possible values.
         for parameter in
             command.parameters.iter().filter(|p| p.name.starts_with("--") && !p.choices.is_empty())
         {
@@ -336,7 +336,7 @@ fn wrong_command_lines_are_usage() {
     check_all(&workspace, &commands, &lines, 2);
 }
 
-/// Exit code 1 where the command line is right, and something else is not.
+/// Tests that the exit code is 1 if the command line is right, but something else is not.
 #[cfg(unix)]
 #[test]
 fn what_fails_for_another_reason_is_no_usage() {
@@ -367,7 +367,7 @@ fn what_fails_for_another_reason_is_no_usage() {
     ]
     .map(str::to_string)
     .to_vec();
-    // With and without other files beside it, a configuration is not the command line.
+    // A wrong configuration is not an error of the command line, with or without other files beside it.
     workspace.put("keys/config.json", b"{\"model_type\": \"gpt2\", \"n_positions\": \"many\"}");
     workspace.put("keys_beside/config.json", &workspace.read("keys/config.json"));
     workspace.put("keys_beside/model.safetensors", &workspace.read("hf/model.safetensors"));
@@ -381,7 +381,7 @@ fn what_fails_for_another_reason_is_no_usage() {
                 || line.starts_with("export")
                 || line.contains("--init PATH")
         }) {
-            // Its sizes are no model's; listing them needs none.
+            // The sizes make no valid model, but listing the tensors needs none.
             lines.push(line.replace("PATH", path));
         }
     }
@@ -406,7 +406,7 @@ fn what_fails_for_another_reason_is_no_usage() {
     }
 }
 
-/// `gradloom devices`, to which errors point, says something of every kind of device.
+/// Tests that `gradloom devices`, which errors refer to, has a line for every kind of device.
 #[cfg(unix)]
 #[test]
 fn devices_tells_of_every_kind() {
@@ -425,7 +425,7 @@ fn devices_tells_of_every_kind() {
     assert!(["cpu", "cuda", "wgpu"].into_iter().all(has), "{json}");
 }
 
-/// Arguments that a command needs beside the one that is tried.
+/// Returns arguments that a command requires besides the one under test.
 fn needed(command: &str) -> &'static str {
     match command {
         "sample" => "run",

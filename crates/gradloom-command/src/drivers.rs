@@ -17,8 +17,9 @@ const QUIET: [(&str, &str); 2] = [
 pub(crate) fn keep_quiet() {
     for (name, value) in QUIET {
         if std::env::var_os(name).is_none() {
-            // SAFETY: no other thread reads the environment: this comes before all threads of the command,
-            // but the first one, which waits for this one where it had no stack (`limits`).
+            // SAFETY: no other thread reads the environment. This runs before the command starts any thread;
+            // the process's first thread, if this is another one because of a small stack (`limits`), only
+            // waits for this one.
             unsafe { std::env::set_var(name, value) };
         }
     }

@@ -1,5 +1,5 @@
-//! Damaged files of runs and of configurations: an error or a correct load, no panic, and no memory that the
-//! file does not account for.
+//! Tests that damaged files of runs and of configurations cause an error or a correct load, no panic, and no
+//! allocation out of proportion to the file.
 //!
 //! `GRADLOOM_MUTATIONS=N` tries N of each kind instead of 10,000.
 
@@ -38,8 +38,8 @@ fn small() -> Options {
     }
 }
 
-/// Runs a function that reads a file, and asserts that no block was larger than four times the file, or
-/// than the lists and messages of any file take, and that all blocks together have some such bound, too.
+/// Runs a function that reads a file, and asserts that its largest allocation is at most four times the file
+/// or 16 KiB, and that all allocations together are at most 16 times the file plus 16 KiB.
 #[track_caller]
 fn bounded<T>(file: &[u8], read: impl FnOnce() -> T) -> T {
     let (result, taken) = measured(read);
@@ -68,9 +68,9 @@ fn damaged_checkpoints() {
     for round in 0..rounds() {
         let name = [STATE, MODEL][round / 2 % 2];
         let path = elsewhere.path().join(name);
-        // Replaced in place, a file is written to the disk at once.
+        // Replacing a file in place would flush it to the disk each time.
         let _ = fs::remove_file(&path);
-        // Every sixteenth has the checksum of its contents: its configuration or step was damaged before.
+        // Every sixteenth file has a valid checksum: its configuration or step was damaged before.
         if round % 16 == 0 {
             let tensors = contents.iter().filter(|(entry, _)| name == STATE || entry.init.is_none());
             let tensors: Vec<_> = tensors
@@ -132,7 +132,7 @@ fn damaged_configurations() {
         fs::write(&path, &file).unwrap();
         match bounded(&file, || config_file::read(&path).and_then(|options| Settings::resolve(&options))) {
             Ok(settings) => {
-                // What was understood is a sound configuration: it is written and read back the same.
+                // Settings that were read must be valid: written and read again, they are equal.
                 assert_eq!(Settings::parse(&settings.to_json()).unwrap(), settings);
                 read += 1;
             }

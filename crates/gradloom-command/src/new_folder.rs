@@ -1,8 +1,8 @@
-//! Folders that appear, or take the place of others, when they are complete.
+//! Folders that appear, or replace others, only when complete.
 //!
-//! In: a path, and what writes files. Out: a folder there. Always holds: whenever the process ends, also by
-//! `kill -9`, there is the old folder or the new one under the path, and never files of both; what is left
-//! beside it is known by a mark, and the next command takes it away.
+//! In: a path, and code that writes files. Out: a folder at the path. Always holds: whenever the process
+//! ends, even by `kill -9`, the path is the old folder or the new one, never a mixture of both; a marker file
+//! identifies what is left beside it, and the next command removes it.
 
 use crate::failure::{Failure, Result};
 use crate::run::{broken_link, unusable};
@@ -12,24 +12,24 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The file that marks a folder as one of these; locked while a process writes there.
+/// Marker file of a folder that is being written, locked while a process writes there.
 pub(crate) const PARTIAL: &str = ".partial";
 
-/// A folder that is being written beside its place.
+/// A folder that is written next to its final place.
 #[derive(Debug)]
 pub(crate) struct NewFolder {
-    /// Its place, without links.
+    /// Final path, with links resolved.
     place: PathBuf,
-    /// The folder that it is until then.
+    /// Path of the folder until it is finished.
     partial: PathBuf,
     mark: Option<File>,
-    /// Folders that were made for it, the innermost first.
+    /// Folders created for it, innermost first.
     made: Vec<PathBuf>,
 }
 
 impl NewFolder {
-    /// Makes `OUT.partial`, without what an interrupted command left there. Where a folder cannot be moved,
-    /// as the current one, it is `OUT/.partial`.
+    /// Creates `OUT.partial`, and removes the remains of an interrupted command from it. If `OUT` cannot be
+    /// moved, such as the current folder, the new folder is `OUT/.partial`.
     pub(crate) fn begin(out: &Path) -> Result<Self> {
         let failed = |error: &io::Error| unusable(out, error);
         if broken_link(out).is_some() {
@@ -63,7 +63,7 @@ impl NewFolder {
         }
     }
 
-    /// Locks a folder and takes away what an interrupted command left in it.
+    /// Locks a folder and removes the remains of an interrupted command from it.
     fn locked(place: PathBuf, partial: PathBuf) -> Result<Self> {
         let name = partial.display();
         let others = || {
@@ -82,13 +82,13 @@ impl NewFolder {
         }
     }
 
-    /// Returns the folder that its files are to be written to.
+    /// Returns the folder to write the files to.
     pub(crate) fn path(&self) -> &Path {
         &self.partial
     }
 
-    /// Puts it in its place, for which `check` must find nothing wrong. Without the file `last`, a folder
-    /// is none that a command reads.
+    /// Moves the folder to its final place if `check` succeeds. `last` is the file without which no command
+    /// accepts the folder.
     pub(crate) fn finish(mut self, last: &str, check: impl FnOnce() -> Result<()>) -> Result<()> {
         let place = self.place.clone();
         let failed = |error: io::Error| unusable(&place, &error);
@@ -104,10 +104,10 @@ impl NewFolder {
             }
             let permissions = fs::metadata(&place).map(|found| found.permissions());
             let _ = permissions.and_then(|permissions| fs::set_permissions(&self.partial, permissions));
-            // Windows moves no folder with an open file in it.
+            // Windows does not move a folder with an open file in it.
             self.mark = self.mark.take().filter(|_| cfg!(unix));
             drop(Some(mark).filter(|_| cfg!(windows)));
-            // Some file systems of containers rename no folders, but files.
+            // Some container file systems can rename files but not folders.
             if exchange(&self.partial, &place).is_err() {
                 self.move_files(last).map_err(failed)?;
             }
@@ -123,7 +123,7 @@ impl NewFolder {
         Ok(())
     }
 
-    /// Moves the files into the folder around it, which has none of the old ones when `last` comes.
+    /// Moves the files to the final place, after removing the old ones; `last` is moved last.
     fn move_files(&self, last: &str) -> io::Result<()> {
         let _ = fs::remove_file(self.place.join(last));
         sync(&self.place);
@@ -138,10 +138,10 @@ impl NewFolder {
 }
 
 impl Drop for NewFolder {
-    /// Takes away what came to nothing, or the folder that was replaced.
+    /// Removes an unfinished folder, or the folder that was replaced.
     fn drop(&mut self) {
         clear(&self.partial);
-        // Windows removes no open file.
+        // Windows does not remove an open file.
         self.mark = self.mark.take().filter(|_| cfg!(unix));
         let _ = fs::remove_file(self.partial.join(PARTIAL));
         self.made.retain(|folder| *folder != self.partial);
@@ -151,8 +151,8 @@ impl Drop for NewFolder {
     }
 }
 
-/// Creates the mark of a folder and locks it. The system lifts the lock when the process ends, however it
-/// ends.
+/// Creates the marker file of a folder and locks it. The system releases the lock when the process ends, even
+/// by a crash.
 fn lock(folder: &Path) -> Result<File> {
     let path = folder.join(PARTIAL);
     let file = regular_file::open(&path, OpenOptions::new().write(true).create(true).truncate(false));
@@ -162,12 +162,12 @@ fn lock(folder: &Path) -> Result<File> {
             Err(Failure::failed(format!("{}: another gradloom is writing to this folder", folder.display()))
                 .help("wait for it to end, or choose another folder"))
         }
-        // Some network file systems have no locks.
+        // Some network file systems do not support locks.
         Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
     }
 }
 
-/// Removes the files in a folder, but for its mark.
+/// Removes the files in a folder, except for its marker.
 fn clear(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_name() != PARTIAL && entry.file_type().is_ok_and(|kind| !kind.is_dir()) {
@@ -176,7 +176,8 @@ fn clear(folder: &Path) {
     }
 }
 
-/// Exchanges the names of two folders: at once where the system can, otherwise one after the other.
+/// Exchanges the names of two folders: atomically if the system can, otherwise by renaming one after the
+/// other.
 fn exchange(new: &Path, place: &Path) -> io::Result<()> {
     #[cfg(any(target_os = "linux", target_vendor = "apple"))]
     {
@@ -188,7 +189,7 @@ fn exchange(new: &Path, place: &Path) -> io::Result<()> {
     exchange_by_turns(new, place)
 }
 
-/// The ending of a folder that is out of its place for a moment.
+/// Suffix of the old folder while it is exchanged without an atomic rename.
 const OLD: &str = ".old";
 
 fn exchange_by_turns(new: &Path, place: &Path) -> io::Result<()> {
@@ -201,7 +202,7 @@ fn exchange_by_turns(new: &Path, place: &Path) -> io::Result<()> {
     fs::rename(&old, new)
 }
 
-/// Puts back a folder that a process left between two names.
+/// Restores a folder from an exchange that was interrupted, or removes the replaced one.
 fn restore(place: &Path) -> io::Result<()> {
     let old = beside(place, OLD);
     if !old.join(PARTIAL).is_file() {
@@ -215,8 +216,8 @@ fn restore(place: &Path) -> io::Result<()> {
     fs::remove_dir(&old)
 }
 
-/// Returns true for a folder that another can take the place of: not one that this process, and so its shell,
-/// is in, nor the root of a file system.
+/// Returns true if a folder can be replaced by another. The current folder of this process and its parents
+/// cannot be, since the user's shell is probably there, nor can the root of a file system.
 fn is_movable(folder: &Path) -> bool {
     let here = std::env::current_dir().and_then(|here| here.canonicalize());
     if here.is_ok_and(|here| here.starts_with(folder)) {
@@ -232,7 +233,7 @@ fn is_movable(folder: &Path) -> bool {
     true
 }
 
-/// Flushes the names in a folder to the disk. Windows has no such call, and journals them.
+/// Flushes the names in a folder to the disk. Windows has no such call, but journals names.
 fn sync(folder: &Path) {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     if cfg!(unix) {
@@ -240,7 +241,7 @@ fn sync(folder: &Path) {
     }
 }
 
-/// Returns the folders of a path that are not there, the innermost first.
+/// Returns the missing folders of a path, innermost first.
 pub(crate) fn missing(path: &Path) -> Vec<PathBuf> {
     let is_missing =
         |part: &&Path| part.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
@@ -248,7 +249,7 @@ pub(crate) fn missing(path: &Path) -> Vec<PathBuf> {
     parts.take_while(is_missing).map(Path::to_path_buf).collect()
 }
 
-/// Removes folders that have nothing in them, up to the first that has.
+/// Removes empty folders, up to the first that is not empty.
 pub(crate) fn remove_empty(folders: &[PathBuf]) {
     let _ = folders.iter().try_for_each(fs::remove_dir);
 }
@@ -299,8 +300,8 @@ mod tests {
         assert_eq!(fs::read_dir(&partial).unwrap().count(), 1);
     }
 
-    /// A name that leaves no room for an ending is one as others: what is left of a command that was ended is
-    /// found again.
+    /// Tests that a name too long for a suffix behaves as others do: the remains of an interrupted command
+    /// are found again.
     #[test]
     fn the_longest_name_is_one_as_others() {
         let parent = tempfile::tempdir().unwrap();
@@ -309,7 +310,8 @@ mod tests {
             let folder = begun(&out, text);
             let partial = folder.path().to_path_buf();
             std::mem::forget(folder);
-            // Windows and network file systems aside, the lock ends with the process; here it is a file's.
+            // A file replaces the lock here, which ends with the process except on Windows and network file
+            // systems.
             fs::remove_file(partial.join(PARTIAL)).unwrap();
             fs::write(partial.join(PARTIAL), b"").unwrap();
             begun(&out, text).finish("last", || Ok(())).unwrap();
@@ -337,7 +339,7 @@ mod tests {
         assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1, "nothing is left");
     }
 
-    /// Files are moved where no folder can be renamed; the one without which none is read comes last.
+    /// Tests that files are moved if folders cannot be renamed, the one that makes the folder valid last.
     #[test]
     fn files_are_moved_where_folders_cannot_be() {
         let parent = tempfile::tempdir().unwrap();
@@ -355,7 +357,7 @@ mod tests {
         assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1);
     }
 
-    /// No folder is lost at any moment where the system cannot exchange two names at once.
+    /// Tests that no folder is lost at any moment if the system cannot exchange two names atomically.
     #[test]
     fn folders_are_exchanged_by_turns() {
         let parent = tempfile::tempdir().unwrap();
@@ -367,14 +369,14 @@ mod tests {
         exchange_by_turns(&new, &place).unwrap();
         assert_eq!(fs::read_to_string(place.join(PARTIAL)).unwrap(), "new");
         assert_eq!(fs::read_to_string(new.join(PARTIAL)).unwrap(), "place");
-        // Ended after the first rename, and after the second.
+        // These are the states after the first rename, and after the second.
         fs::rename(&place, &old).unwrap();
         restore(&place).unwrap();
         assert_eq!(fs::read_to_string(place.join(PARTIAL)).unwrap(), "new");
         fs::rename(&new, &old).unwrap();
         restore(&place).unwrap();
         assert!(place.exists() && !old.exists());
-        // One that is not marked is somebody's.
+        // A folder without a marker belongs to the user.
         fs::rename(&place, &old).unwrap();
         fs::remove_file(old.join(PARTIAL)).unwrap();
         restore(&place).unwrap();

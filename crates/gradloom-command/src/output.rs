@@ -1,5 +1,5 @@
-//! The standard output. A reader that goes away (`gradloom train | head`) is no failure, and nothing that
-//! goes wrong there ends a run.
+//! The standard output. A reader that closes it (`gradloom train | head`) is not an error, and no error in
+//! writing to it ends a run.
 
 use crate::failure::{Failure, Result};
 use std::borrow::Cow;
@@ -14,12 +14,12 @@ pub(crate) fn leave_to_a_program() {
     FOR_A_PROGRAM.store(true, Ordering::Relaxed);
 }
 
-/// Returns whether lines for people are printed.
+/// Returns true if lines for people are printed.
 pub(crate) fn is_for_people() -> bool {
     !FOR_A_PROGRAM.load(Ordering::Relaxed)
 }
 
-/// Prints a line of a run's progress, which is worth less than the run: what cannot be printed is lost.
+/// Prints a line about a run's progress. Errors are ignored, since the run matters more.
 macro_rules! say {
     ($($text:tt)*) => {{
         use std::io::Write as _;
@@ -29,8 +29,7 @@ macro_rules! say {
     }};
 }
 
-/// Prints a line to the standard error, if it can be written: a message that is lost does not change how the
-/// command ends.
+/// Prints a line to the standard error. Errors are ignored, so that they do not change the exit code.
 macro_rules! tell {
     ($($text:tt)*) => {{
         use std::io::Write as _;
@@ -38,20 +37,20 @@ macro_rules! tell {
     }};
 }
 
-/// Prints a line that was asked for, or fails.
+/// Prints a line that the user requested, or fails.
 macro_rules! print_line {
     ($($text:tt)*) => { $crate::output::line(format_args!($($text)*)) };
 }
 
 pub(crate) use {print_line, say, tell};
 
-/// See [`print_line`].
+/// Implements [`print_line`].
 pub(crate) fn line(text: std::fmt::Arguments<'_>) -> Result<()> {
     let mut output = io::stdout().lock();
     written(writeln!(output, "{}", escaped(&text.to_string())).and_then(|()| output.flush()))
 }
 
-/// Returns the outcome of writing to the standard output: a reader that had enough is no failure.
+/// Returns the outcome of writing to the standard output; a closed pipe is not an error.
 pub(crate) fn written(result: io::Result<()>) -> Result<()> {
     match result {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -61,35 +60,35 @@ pub(crate) fn written(result: io::Result<()>) -> Result<()> {
     }
 }
 
-/// Returns the command with which the user called this program, for command lines to copy:
+/// Returns the command by which the user called this program, for use in command lines:
 /// `target/release/gradloom` after `cargo run`.
 pub(crate) fn program() -> String {
-    // Names need not be Unicode; only the one that is must be copied right.
+    // A name that is not Unicode is copied approximately.
     let name = std::env::args_os().next();
     name.map_or_else(|| "gradloom".to_string(), |name| quoted(&name.to_string_lossy()))
 }
 
-/// Returns a path for a command line: quoted for a shell if needed, and such that it is not taken for a
-/// flag.
+/// Returns a path as an argument of a command line: quoted for a shell if needed, and with `./` in front if
+/// it would be taken for a flag.
 pub(crate) fn quoted(path: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+,:=@%~".contains(c);
     let path = if path.starts_with(['-', '~']) { format!("./{path}") } else { path.to_string() };
     if path.chars().all(plain) { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
-/// Returns whether a character steers a terminal, or the order in which it shows others.
+/// Returns true if a character controls a terminal, or changes the order in which it shows text.
 fn steers(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Returns a message or JSON in which characters that steer a terminal are spelt, but for line feeds and
-/// tabs: names and texts of files that are not the user's own come up in any of them. The spelling is JSON's,
-/// which stands for the same there.
+/// Escapes characters that control a terminal in a message or JSON, except for line feeds and tabs: either
+/// may contain names and texts from files of others. The escapes are those of JSON, where they preserve the
+/// meaning.
 pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     spelt(text, &|c| steers(c) && !matches!(c, '\n' | '\t'))
 }
 
-/// Returns a name in a line of its own: as [`escaped`], and with line feeds and tabs spelt too.
+/// Escapes a name to be printed on one line: like [`escaped`], but including line feeds and tabs.
 pub(crate) fn in_a_line(name: &str) -> Cow<'_, str> {
     spelt(name, &steers)
 }
@@ -108,8 +107,8 @@ fn spelt<'t>(text: &'t str, is_spelt: &dyn Fn(char) -> bool) -> Cow<'t, str> {
     Cow::Owned(spelt)
 }
 
-/// Returns text for a terminal: control characters, which an untrained model may write and a terminal may
-/// obey, become U+FFFD.
+/// Returns text for a terminal, with control characters replaced by U+FFFD: an untrained model may generate
+/// them, and a terminal may obey them.
 pub(crate) fn printable(text: &str) -> String {
     let harmless = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
     text.chars().map(|c| if harmless(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()

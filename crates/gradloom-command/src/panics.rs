@@ -1,7 +1,7 @@
-//! Panics: defects, which are told as errors are.
+//! Reporting of panics, which are bugs, in the form of errors.
 //!
-//! In: a command. Out: its exit code, 1 where it panicked. Always holds: the message of a panic, which may
-//! quote a file or a text, is escaped; one that is caught on the command's own thread is not told twice.
+//! In: a command. Out: its exit code, 1 if it panicked. Always holds: the message of a panic, which may quote
+//! a file or a text, is escaped; a panic on the command's own thread is reported once.
 
 use crate::output::tell;
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Runs a command and tells its panic, if there is one.
+/// Runs a command and reports its panic, if any.
 pub(crate) fn told(command: impl FnOnce() -> ExitCode) -> ExitCode {
     caught(command).unwrap_or_else(|said| {
         tell!("error: a defect of gradloom: {said}");
@@ -18,10 +18,10 @@ pub(crate) fn told(command: impl FnOnce() -> ExitCode) -> ExitCode {
     })
 }
 
-/// Runs a command; from now on, the panics of other threads are told as they come.
+/// Runs a command; from now on, panics of other threads are reported immediately.
 ///
 /// # Errors
-/// When it panics: with the place, the message, and the backtrace where `RUST_BACKTRACE` asks for one.
+/// When it panics: with the location, the message, and the backtrace if `RUST_BACKTRACE` requests one.
 fn caught<T>(command: impl FnOnce() -> T) -> Result<T, String> {
     let own = std::thread::current().id();
     let last = Arc::new(Mutex::new(None));

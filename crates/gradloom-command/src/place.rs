@@ -1,7 +1,7 @@
 //! Inspection of paths that the user named.
 //!
-//! In: a path that the user named. Out: a folder, or a file with its kind. Always holds: a path that leads
-//! nowhere, or to neither a file nor a folder, is an error that says so.
+//! In: a path. Out: a folder, or a file with its kind. Always holds: a path that does not exist, or is
+//! neither a file nor a folder, is an error that says so.
 
 use crate::failure::{Failure, Result};
 use gradloom::runtime::files::FileKind;
@@ -10,14 +10,14 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// The thing at a path.
+/// Kind of thing at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Folder,
     File(FileKind),
 }
 
-/// Looks at a path; `wanted` is the remedy where nothing is there.
+/// Inspects a path; `wanted` is the remedy if nothing exists there.
 pub(crate) fn look(path: &Path, wanted: &str) -> Result<Place> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => return Ok(Place::Folder),
@@ -31,13 +31,14 @@ pub(crate) fn look(path: &Path, wanted: &str) -> Result<Place> {
     kind.map(Place::File).map_err(|error| Failure::unreadable(path, &error, "check the permissions"))
 }
 
-/// Reads a text of at most `limit` bytes; `wanted` is the remedy where it is none.
+/// Reads a text of at most `limit` bytes; `wanted` is the remedy if the file is not text.
 pub(crate) fn read_text(path: &Path, limit: u64, wanted: &'static str) -> Result<String> {
     check_is_text(path, wanted)?;
     regular_file::read_to_string(path, limit).map_err(|error| Failure::unreadable(path, &error, wanted))
 }
 
-/// Refuses a file of another kind than text. What is of no kind is left to its reader, which tells the place.
+/// Refuses a file of another kind than text. A file of unknown kind is left to its reader, which can name the
+/// place of the error.
 pub(crate) fn check_is_text(path: &Path, wanted: &'static str) -> Result<()> {
     match FileKind::of_file(path) {
         Ok(kind) if !kind.may_be_text() => {
@@ -49,7 +50,8 @@ pub(crate) fn check_is_text(path: &Path, wanted: &'static str) -> Result<()> {
     }
 }
 
-/// Names the contents of a folder: `notes.txt and 3 more`; `None` if it is empty or cannot be read.
+/// Describes the contents of a folder, such as `notes.txt and 3 more`; `None` if it is empty or cannot be
+/// read.
 pub(crate) fn contents(folder: &Path) -> Option<String> {
     let entries = fs::read_dir(folder).ok()?.flatten();
     let mut names: Vec<String> =

@@ -1,14 +1,14 @@
-//! A line chart as SVG that reads well on light and on dark pages.
+//! A line chart as SVG, readable on light and on dark pages.
 //!
 //! In: a title and series of points. Out: the text of a file. Always holds: the file has no scripts, fonts or
-//! links, and its size is bounded whatever the number of points.
+//! links, and its size is bounded for any number of points.
 
 use std::fmt::Write;
 
-/// A line with its name.
+/// A named line.
 pub(super) struct Series<'a> {
     pub(super) name: &'a str,
-    /// Points by ascending x; those that are not finite are omitted.
+    /// Points by ascending x; those with infinity or NaN are omitted.
     pub(super) points: Vec<(f64, f64)>,
 }
 
@@ -18,10 +18,10 @@ const LEFT: f64 = 64.0;
 const RIGHT: f64 = 28.0;
 const TOP: f64 = 52.0;
 const BOTTOM: f64 = 52.0;
-/// Most points of one line; beyond that, neighbours are averaged.
+/// Maximum number of points of a line; more are averaged.
 const MOST_POINTS: usize = 400;
 
-/// Plain colours and one media rule, without CSS variables: simple viewers know no more.
+/// Plain colours and one media query, without CSS variables, which simple viewers do not support.
 const STYLE: &str = "\
 text{font:13px system-ui,-apple-system,'Segoe UI',sans-serif;fill:#6b7280}\
 .title{font-size:15px;font-weight:600}\
@@ -32,7 +32,7 @@ text{font:13px system-ui,-apple-system,'Segoe UI',sans-serif;fill:#6b7280}\
 .rule{stroke:#273449}\
 .axis{stroke:#9ca3af}.s0{stroke:#4f77ab}.s1{stroke:#fb923c}.d1{fill:#fb923c}}";
 
-/// Draws the series over common axes.
+/// Draws the series on common axes.
 pub(super) fn chart(title: &str, x_label: &str, y_label: &str, series: &[Series<'_>]) -> String {
     let lines: Vec<Vec<(f64, f64)>> = series.iter().map(|s| thinned(&s.points)).collect();
     let (x_axis, y_axis) = (
@@ -81,7 +81,7 @@ pub(super) fn chart(title: &str, x_label: &str, y_label: &str, series: &[Series<
         let places: Vec<String> =
             line.iter().map(|&(x, y)| format!("{:.1},{:.1}", x_axis.place(x), y_axis.place(y))).collect();
         put(format_args!("<polyline class=\"line s{i}\" points=\"{}\"/>\n", places.join(" ")));
-        // Few measurements show as dots, so that a single one is seen too.
+        // Lines of few points also get dots, so that a single point is visible.
         if i > 0 && line.len() <= 60 {
             for &(x, y) in line {
                 let (x, y) = (x_axis.place(x), y_axis.place(y));
@@ -96,7 +96,7 @@ pub(super) fn chart(title: &str, x_label: &str, y_label: &str, series: &[Series<
     svg
 }
 
-/// Returns at most [`MOST_POINTS`] points, each the mean of as many neighbours.
+/// Returns at most [`MOST_POINTS`] points, each the mean of equally many neighbours.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let finite: Vec<(f64, f64)> =
         points.iter().copied().filter(|p| p.0.is_finite() && p.1.is_finite()).collect();
@@ -120,8 +120,8 @@ struct Axis {
 }
 
 impl Axis {
-    /// Covers the values with some 5 to 10 steps of 1, 2 or 5 times a power of ten; `from` and `to` are the
-    /// ends in pixels.
+    /// Creates a scale that covers the values with about 5 to 10 ticks, whose distance is 1, 2 or 5 times a
+    /// power of ten. `from` and `to` are its ends in pixels.
     fn over(values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
         let (mut low, mut high) =
             values.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
@@ -147,7 +147,7 @@ impl Axis {
     fn label(&self, tick: f64) -> String {
         let decimals = (-self.step.log10().floor()).clamp(0.0, 12.0) as usize;
         let text = format!("{tick:.decimals$}");
-        // A rounded zero may carry a sign.
+        // A number rounded to zero may have a sign.
         if text.trim_matches(['-', '0', '.']).is_empty() {
             text.trim_start_matches('-').to_string()
         } else {

@@ -1,8 +1,9 @@
-//! `events.jsonl`: what happened in a run, and when, one JSON object a line; `train --json` prints the same.
+//! `events.jsonl`: the events of a run with their times, one JSON object per line; `train --json` prints the
+//! same.
 //!
-//! In: events. Out: lines at the end of the file. Always holds: lines are only ever added, but for one that
-//! an interruption cut short, which is removed before the next one. `docs/runs.md` describes the keys, which
-//! are a contract: they are added to, never renamed.
+//! In: events. Out: lines at the end of the file. Always holds: lines are only appended, except that an
+//! incomplete line left by an interruption is removed before the next one. `docs/runs.md` describes the keys,
+//! which are a contract: they may be added, never renamed.
 
 use super::folder::{RunFolder, unusable};
 use super::metrics::set_aside;
@@ -19,32 +20,32 @@ use std::time::{SystemTime, UNIX_EPOCH};
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Event {
-    /// A run began, or one went on.
+    /// A run started, or resumed.
     Began(Box<Beginning>),
-    /// A step was made.
+    /// A step was completed.
     Step {
         training_loss: f32,
         learning_rate: f64,
-        /// Before clipping; not there where a scaled loss overflowed.
+        /// Norm before clipping; `None` if a scaled loss overflowed.
         gradient_norm: Option<f32>,
-        /// Tokens a second in the last steps; not known at the first one.
+        /// Tokens per second in the last steps; `None` at the first step.
         tokens_per_s: Option<f64>,
     },
     Evaluated {
         held_out_loss: f32,
     },
-    /// The state of this step is in the folder.
+    /// The state after this step was saved to the folder.
     Saved {
         files: [&'static str; 2],
     },
     Ended(Ending),
 }
 
-/// Record of the beginning of a part of a run.
+/// Record of the start of a part of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Beginning {
-    /// For a run that went on: number of steps that were recorded after the one it went on from, and are
-    /// made again.
+    /// Of a resumed run, the number of recorded steps after the state that it resumes from, which are
+    /// repeated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) lost_steps: Option<u64>,
     pub(crate) version: &'static str,
@@ -59,7 +60,7 @@ pub(crate) struct Beginning {
     pub(crate) data: Taken,
 }
 
-/// The data of a run.
+/// Summary of the data of a run.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Taken {
     pub(crate) files: usize,
@@ -70,7 +71,7 @@ pub(crate) struct Taken {
     pub(crate) sha256: String,
     /// Names of the first few files.
     pub(crate) names: Vec<String>,
-    /// Number of files that are not text.
+    /// Number of files that were left out because they are not text.
     pub(crate) left_out: usize,
 }
 
@@ -81,15 +82,15 @@ pub(crate) struct Ending {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) message: Option<String>,
     pub(crate) seconds: f64,
-    /// Time until the first step was made.
+    /// Time until the first step was completed.
     pub(crate) start_seconds: f64,
-    /// Times of the steps after it, of the measurements and savings that they waited for, and of the text
-    /// at the end.
+    /// Times of the steps after the first, of the evaluations and the saving that they waited for, and of the
+    /// text at the end.
     pub(crate) step_seconds: f64,
     pub(crate) evaluation_seconds: f64,
     pub(crate) saving_seconds: f64,
     pub(crate) sample_seconds: f64,
-    /// Average speed, with evaluation and saving, without the first step.
+    /// Average speed, including evaluation and saving but not the first step.
     pub(crate) tokens_per_s: Option<f64>,
 }
 
@@ -97,47 +98,47 @@ pub(crate) struct Ending {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Reason {
-    /// All steps were made.
+    /// All steps were completed.
     Done,
-    /// Ctrl-C, or a request to terminate.
+    /// The run was interrupted by Ctrl-C or a request to terminate.
     Interrupted,
     Failed,
 }
 
-/// One line.
+/// A line of the file.
 #[derive(Serialize)]
 struct Line<'e> {
     event: &'static str,
-    /// Seconds since the beginning of 1970, UTC.
+    /// Seconds since 1970-01-01 00:00 UTC.
     time: f64,
     step: u64,
     #[serde(flatten)]
     rest: &'e Event,
 }
 
-/// The file, open at its end.
+/// The file, opened at its end.
 #[derive(Debug)]
 pub(crate) struct Events {
     path: PathBuf,
     file: File,
-    /// True if each line is printed to the standard output, too.
+    /// True if each line is also printed to the standard output.
     printed: bool,
 }
 
 /// Name of the file.
 pub(crate) const EVENTS: &str = "events.jsonl";
-/// Upper bound of the bytes of a line.
+/// Maximum length of a line in bytes.
 const LONGEST: u64 = 1 << 20;
 
 impl Events {
-    /// Begins an empty file.
+    /// Creates an empty file.
     pub(crate) fn create(folder: &RunFolder, printed: bool) -> Result<Self> {
         folder.write_text(EVENTS, "")?;
         Self::open(folder, printed).map_err(|error| unusable(&folder.file(EVENTS), &error))
     }
 
-    /// Goes on with a file, which is made if it is missing. The second value is the last step that it tells
-    /// of, the third a warning: a file that is not as it was written is kept under another name.
+    /// Opens a file to continue it, or creates it if it is missing. Returns the last step recorded in it, and
+    /// a warning if the file was damaged and is kept under another name.
     pub(crate) fn resume(folder: &RunFolder, printed: bool) -> Result<(Self, Option<u64>, Option<String>)> {
         let path = folder.file(EVENTS);
         let (mut step, mut warning) = (None, None);
@@ -158,25 +159,25 @@ impl Events {
         Ok(Self { path, file, printed })
     }
 
-    /// Adds an event of a step; it is in the file when this returns, and on the disk after
+    /// Appends an event of a step. The line is in the file when this returns, and on the disk after
     /// [`sync`](Self::sync).
     pub(crate) fn push(&self, step: u64, event: &Event) -> Result<()> {
         let line = line(step, event);
         if self.printed {
-            // The reader may have had enough.
+            // The reader may have closed the pipe.
             let _ = io::stdout().write_all(escaped(&line).as_bytes());
         }
         let push = || -> io::Result<()> {
             let before = self.file.metadata()?.len();
             (&self.file).write_all(line.as_bytes()).inspect_err(|_| {
-                // Half a line would spoil the next one.
+                // An incomplete line would damage the next one.
                 let _ = self.file.set_len(before);
             })
         };
         push().map_err(|error| unusable(&self.path, &error))
     }
 
-    /// Makes the events durable.
+    /// Flushes the events to the disk.
     pub(crate) fn sync(&self) -> Result<()> {
         self.file.sync_all().map_err(|error| unusable(&self.path, &error))
     }
@@ -196,8 +197,8 @@ fn line(step: u64, event: &Event) -> String {
     serde_json::to_string(&line).expect("events are plain data") + "\n"
 }
 
-/// Cuts off what an interruption left of a line, and gives the last step that was made: a state is saved
-/// while later steps are made, so the line before the last one may tell of more.
+/// Removes an incomplete line left by an interruption, and returns the last completed step. A state is saved
+/// while later steps run, so the line before the last one may have a later step.
 fn repaired(path: &Path) -> io::Result<Option<u64>> {
     let file = match regular_file::open(path, OpenOptions::new().read(true).write(true)) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -290,7 +291,7 @@ mod tests {
         assert_eq!(Events::resume(&folder, false).unwrap().1, None);
     }
 
-    /// A state is saved while later steps are made.
+    /// Tests that the last step is found although a state is saved while later steps run.
     #[test]
     fn the_last_step_is_told_by_the_line_before_a_saved_one() {
         let (_keep, folder) = folder();
@@ -300,7 +301,7 @@ mod tests {
             events.push(step, event).unwrap();
             assert_eq!(Events::resume(&folder, false).unwrap().1, Some(last));
         }
-        // What was lost before, another resumption has counted.
+        // Steps that were lost before are counted by an earlier resumption.
         let resumed = "{\"event\":\"resumed\",\"time\":1.0,\"step\":8}\n";
         fs::write(folder.file(EVENTS), fs::read_to_string(folder.file(EVENTS)).unwrap() + resumed).unwrap();
         assert_eq!(Events::resume(&folder, false).unwrap().1, Some(8));

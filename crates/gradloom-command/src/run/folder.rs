@@ -1,4 +1,4 @@
-//! Making, opening and locking a run's folder.
+//! Creating, opening and locking a run's folder.
 
 use crate::failure::{Failure, Result};
 use crate::new_folder::{NewFolder, PARTIAL, missing, remove_empty};
@@ -9,18 +9,18 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// File with the state that a resumed run needs. It is the first file that a run completes, and the one
-/// that makes a folder a run.
+/// File with the state from which a run resumes. A run completes it first, and its presence makes a folder a
+/// run.
 pub(crate) const STATE: &str = "state.safetensors";
-/// File with the weights alone.
+/// File with only the weights.
 pub(crate) const MODEL: &str = "model.safetensors";
 /// File that is locked while a process writes to the folder.
 const LOCK: &str = ".lock";
-/// Files that may be left of a run that was killed before it had a state.
+/// Files that may remain of a run killed before it had a state.
 const REMAINS: [&str; 3] = [LOCK, "state.safetensors.partial", PARTIAL];
 
-/// Files that a run has before it has a state: the tokenizer, if its tokens are not bytes, and what the model
-/// that it began from says of generating text.
+/// Files that a run writes before its first state: the tokenizer, unless its tokens are bytes, and the
+/// generation settings of the model that it started from.
 pub(crate) const TOKENIZER: [&str; 6] = [
     "tokenizer.json",
     "tokenizer_config.json",
@@ -30,17 +30,17 @@ pub(crate) const TOKENIZER: [&str; 6] = [
     "generation_config.json.partial",
 ];
 
-/// A run's folder, locked while this value lives.
+/// A run's folder, locked until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct RunFolder {
     path: PathBuf,
     _lock: Option<File>,
-    /// Folders that were made for it, the innermost first.
+    /// Folders created for it, innermost first.
     made: Vec<PathBuf>,
 }
 
 impl RunFolder {
-    /// Makes the folder of a new run: the given one, or `runs/PRESET-N` with the first N that is free.
+    /// Creates the folder of a new run: the given one, or `runs/PRESET-N` with the first free N.
     pub(crate) fn create(given: Option<&Path>, preset: &str) -> Result<Self> {
         let Some(path) = given else {
             let parent = Path::new("runs");
@@ -52,12 +52,12 @@ impl RunFolder {
         Self::check_free(path)?;
         let made = Self::make(path)?;
         let folder = Self::locked(path.to_path_buf(), made)?;
-        // Another process may have come first, and be done by now.
+        // Another process may have started a run here and finished it before we had the lock.
         Self::check_free(path)?;
         Ok(folder)
     }
 
-    /// Makes a folder, and gives the folders of its path that were not there, the innermost first.
+    /// Creates a folder and returns the parts of its path that were missing, innermost first.
     fn make(path: &Path) -> Result<Vec<PathBuf>> {
         let made = missing(path);
         match fs::create_dir_all(path) {
@@ -69,12 +69,12 @@ impl RunFolder {
         }
     }
 
-    /// Refuses a folder that cannot be made, before there is anything to write.
+    /// Refuses a folder that cannot be created, before there is anything to write.
     pub(crate) fn check_possible(path: &Path) -> Result<()> {
         Self::make(path).map(|made| remove_empty(&made))
     }
 
-    /// Locks a folder that is new, or leaves nothing of it.
+    /// Locks a new folder, or removes it if that fails.
     fn locked(path: PathBuf, made: Vec<PathBuf>) -> Result<Self> {
         match Self::lock(path) {
             Ok(folder) => Ok(Self { made, ..folder }),
@@ -85,13 +85,13 @@ impl RunFolder {
         }
     }
 
-    /// Makes the folder of a run from one that another lock keeps for one process.
+    /// Returns the run's folder for a new folder, which has its own lock.
     pub(crate) fn within(folder: &NewFolder) -> Self {
         Self { path: folder.path().to_path_buf(), _lock: None, made: Vec::new() }
     }
 
-    /// Removes what [`create`](Self::create) made, for a run that came to nothing. A folder that has other
-    /// files stays.
+    /// Removes what [`create`](Self::create) created, for a run that failed to start. A folder with other
+    /// files remains.
     pub(crate) fn undo(self) {
         for name in [LOCK].iter().chain(&TOKENIZER) {
             let _ = fs::remove_file(self.path.join(name));
@@ -99,12 +99,12 @@ impl RunFolder {
         remove_empty(&self.made);
     }
 
-    /// Returns true for a folder that has a run.
+    /// Returns true if a folder contains a run.
     pub(crate) fn has_run(path: &Path) -> bool {
         path.join(STATE).symlink_metadata().is_ok()
     }
 
-    /// Refuses a folder that has a run, or files of others among which those of a run would be lost.
+    /// Refuses a folder that contains a run, or other files than the remains of one.
     pub(crate) fn check_free(path: &Path) -> Result<()> {
         let name = path.display();
         if Self::has_run(path) {
@@ -119,11 +119,11 @@ impl RunFolder {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 return Err(unusable(path, &error));
             }
-            // What it is instead, and that it cannot be made, is told by what makes it.
+            // Creating the folder later reports that it is something else, or cannot be created.
             Err(_) => return Ok(()),
         };
-        // A tokenizer or a configuration may be another one's, if nothing shows that a run was begun, or a
-        // model was being moved here.
+        // A tokenizer or a configuration belongs to the user, unless other files show that a run was started
+        // here or a model was being moved here.
         let has = |name: &str| names.iter().any(|found| found == name);
         let (begun, moved) = (has(LOCK), path.join(PARTIAL).exists());
         let remains = |name: &str| {
@@ -143,7 +143,7 @@ impl RunFolder {
             .help(format!("name a folder that is empty or not there yet, such as {inside}")))
     }
 
-    /// Opens the folder of a run that was begun.
+    /// Opens the folder of an existing run.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         if path.is_file() {
             let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -163,14 +163,14 @@ impl RunFolder {
         Self::lock(path.to_path_buf())
     }
 
-    /// Takes the lock: two processes that write one folder would mix their runs. The system lifts the lock
-    /// when the process ends, however it ends.
+    /// Locks the folder, since two processes that write to it would mix their runs. The system releases the
+    /// lock when the process ends, even by a crash.
     fn lock(path: PathBuf) -> Result<Self> {
         let name = path.join(LOCK);
         let file = regular_file::open(&name, OpenOptions::new().write(true).create(true).truncate(false));
         let file = file.map_err(|error| {
-            // Of a pipe or the like, the file must be named; otherwise it is the folder that cannot be
-            // written.
+            // The message names the file if it is a pipe or the like, and otherwise the folder, which cannot
+            // be written.
             unusable(if Refusal::of(&error).is_some() { &name } else { &path }, &error)
         })?;
         match file.try_lock() {
@@ -180,7 +180,7 @@ impl RunFolder {
                 path.display()
             ))
             .help("wait for it to end, or choose another folder")),
-            // Some network file systems have no locks.
+            // Some network file systems do not support locks.
             Err(TryLockError::Error(_)) => Ok(Self { path, _lock: None, made: Vec::new() }),
         }
     }
@@ -202,8 +202,8 @@ impl RunFolder {
     }
 }
 
-/// Makes the first folder PARENT/PRESET-N that is not there yet; of two processes that try at once, one gets
-/// the next number.
+/// Creates the first folder PARENT/PRESET-N that does not exist; of two simultaneous processes, one gets the
+/// next number.
 fn numbered(parent: &Path, preset: &str) -> Result<PathBuf> {
     fs::create_dir_all(parent).map_err(|error| unusable(parent, &error))?;
     let mut number = 1u32;
@@ -217,7 +217,7 @@ fn numbered(parent: &Path, preset: &str) -> Result<PathBuf> {
     }
 }
 
-/// Returns the failure of a folder or file that cannot be written, with a remedy for the likely reasons.
+/// Returns the failure of a folder or file that cannot be written, with a remedy for the likely causes.
 pub(crate) fn unusable(path: &Path, error: &io::Error) -> Failure {
     if let Some(link) = broken_link(path) {
         let (path, link) = (path.display(), link.display());
@@ -240,7 +240,7 @@ pub(crate) fn unusable(path: &Path, error: &io::Error) -> Failure {
     Failure::failed(format!("{}: cannot be written: {error}", path.display())).help(help)
 }
 
-/// Returns the first part of a path, from its end, that is a link to what is not there.
+/// Returns the longest prefix of a path that is a dangling link.
 pub(crate) fn broken_link(path: &Path) -> Option<&Path> {
     path.ancestors().find(|part| part.is_symlink() && !part.exists())
 }

@@ -1,5 +1,5 @@
-//! `metrics.csv` and its chart: one row a step, nothing in it that depends on the clock, so that two equal
-//! runs have equal files.
+//! `metrics.csv` and its chart: one row per step, with nothing that depends on the clock, so that equal runs
+//! have equal files.
 
 use super::chart::{Series, chart};
 use super::folder::{RunFolder, unusable};
@@ -22,7 +22,7 @@ pub(crate) struct Measurement {
     pub(crate) lr: f64,
 }
 
-/// Most bytes of a file that a run goes on with: some twenty million rows.
+/// Maximum size in bytes of a file to continue, about twenty million rows.
 const LARGEST: u64 = 1 << 30;
 
 const HEADER: &str = "step,training_loss,held_out_loss,learning_rate";
@@ -36,15 +36,15 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Begins an empty file.
+    /// Creates an empty file.
     pub(crate) fn create(folder: &RunFolder) -> Result<Self> {
         folder.write_text("metrics.csv", &format!("{HEADER}\n"))?;
         Self::append_to(folder, Vec::new())
     }
 
-    /// Continues the file after a step: later rows, which an interrupted run may have left, are dropped. A
-    /// damaged file is renamed, and its intact rows are kept. The second value is a warning about that, or
-    /// about missing rows.
+    /// Opens a file to continue it after a step: later rows, which an interrupted run may have left, are
+    /// dropped. A damaged file is renamed, and its intact rows are kept. Also returns a warning about that,
+    /// or about missing rows.
     pub(crate) fn resume(folder: &RunFolder, step: u64) -> Result<(Self, Option<String>)> {
         let path = folder.file("metrics.csv");
         let (mut rows, problem) = read(&path);
@@ -80,19 +80,19 @@ impl Metrics {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether nothing was measured yet.
+    /// Returns true if nothing has been measured.
     pub(crate) fn is_empty(&self) -> bool {
         self.rows().is_empty()
     }
 
-    /// Adds a row; it is in the file when this returns, and on the disk after [`sync`](Self::sync).
+    /// Appends a row. It is in the file when this returns, and on the disk after [`sync`](Self::sync).
     pub(crate) fn push(&self, row: Measurement) -> Result<()> {
         (&self.file).write_all(line(&row).as_bytes()).map_err(|error| unusable(&self.path, &error))?;
         self.rows().push(row);
         Ok(())
     }
 
-    /// Makes the rows durable.
+    /// Flushes the rows to the disk.
     pub(crate) fn sync(&self) -> Result<()> {
         self.file.sync_all().map_err(|error| unusable(&self.path, &error))
     }
@@ -102,7 +102,7 @@ impl Metrics {
         self.rows().iter().rev().find_map(|row| row.held_out)
     }
 
-    /// Draws `loss.svg`; losses are in nats for each `token`.
+    /// Draws `loss.svg`, with losses in nats per `token`.
     pub(crate) fn draw(&self, folder: &RunFolder, name: &str, token: &str) -> Result<()> {
         let points = |value: fn(&Measurement) -> Option<f32>| {
             let rows = self.rows();
@@ -125,7 +125,7 @@ fn line(row: &Measurement) -> String {
     format!("{},{},{},{}\n", row.step, loss(row.training), loss(row.held_out), number(row.lr))
 }
 
-/// Returns the sound rows of a file, and what is wrong with it.
+/// Returns the intact rows of a file, and the problem found in it, if any.
 fn read(path: &Path) -> (Vec<Measurement>, Option<String>) {
     let bytes = match regular_file::read(path, LARGEST) {
         Ok(bytes) => bytes,
@@ -134,7 +134,7 @@ fn read(path: &Path) -> (Vec<Measurement>, Option<String>) {
     };
     let text = String::from_utf8_lossy(&bytes);
     let (mut rows, mut problem): (Vec<Measurement>, _) = (Vec::new(), None);
-    // A row that an interruption cut short has no newline; that is nothing to speak of.
+    // An incomplete row left by an interruption has no newline, and is not a problem.
     let complete = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
     for (i, line) in complete.enumerate() {
         match parse(line) {
@@ -148,7 +148,7 @@ fn read(path: &Path) -> (Vec<Measurement>, Option<String>) {
     (rows, problem)
 }
 
-/// Gives a damaged file another name, and returns it.
+/// Renames a damaged file, and returns its new name.
 pub(super) fn set_aside(path: &Path) -> Result<String> {
     let part = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
     let (stem, end) = (part(path.file_stem()), part(path.extension()));

@@ -1,4 +1,4 @@
-//! `state.safetensors` and `model.safetensors`.
+//! The files `state.safetensors` and `model.safetensors`.
 
 use super::folder::{MODEL, RunFolder, STATE};
 use crate::failure::{Failure, Result};
@@ -12,14 +12,14 @@ use gradloom::runtime::files::{TensorBytes, Weights, write};
 use gradloom_models::any_model::AnyConfig;
 use std::path::Path;
 
-/// The note with a run's configuration.
+/// Metadata key of a run's configuration.
 const CONFIG: &str = "config";
 
-/// Everything that training changes, as it was after a step.
+/// A copy of everything that training changes, as of a step.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
     entries: Vec<(StoreEntry, Vec<u8>)>,
-    /// Steps that were made.
+    /// Number of completed steps.
     pub(crate) steps: u64,
 }
 
@@ -31,15 +31,15 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// Copies the store anew, into the same memory.
+    /// Copies the store again, into the same memory.
     pub(crate) fn renew(&mut self, store: &Store, steps: u64) -> Result<()> {
         self.steps = steps;
         Ok(store.read_all_into(&mut self.entries)?)
     }
 
-    /// Returns the first parameter or state with an element that is infinite or NaN.
+    /// Returns the name of the first parameter or state with an infinity or a NaN.
     pub(crate) fn not_finite(&self) -> Option<&str> {
-        // Whole blocks at a time, which the compiler makes vector instructions of: training waits for this.
+        // Training waits for this, so whole blocks are tested, which the compiler vectorizes.
         let finite = |bytes: &[u8]| {
             bytes.chunks(1 << 14).all(|block| floats(block).fold(true, |all, x| all & x.is_finite()))
         };
@@ -47,12 +47,12 @@ impl Snapshot {
         floats.find(|(_, bytes)| !finite(bytes)).map(|(entry, _)| entry.name.as_str())
     }
 
-    /// Writes parameters, moments, counters and configuration: all that a resumed run reads.
+    /// Writes parameters, moments, counters and configuration: everything that a resumed run needs.
     pub(crate) fn write_state(&self, folder: &RunFolder, settings: &Settings) -> Result<()> {
         self.write(&folder.file(STATE), settings, |_| true)
     }
 
-    /// Writes the parameters alone, with adapters added to their weights.
+    /// Writes only the parameters, with adapters merged into their weights.
     pub(crate) fn write_model(&self, folder: &RunFolder, settings: &Settings) -> Result<()> {
         // Only states have initial values in the store's layout.
         let wanted = |entry: &StoreEntry| entry.init.is_none();
@@ -70,7 +70,7 @@ impl Snapshot {
         }
     }
 
-    /// Returns the bytes of a parameter with its adapter, if it has one.
+    /// Returns the bytes of a parameter with its adapter, if any, merged into it.
     fn merged(&self, entry: &StoreEntry, bytes: &[u8], lora: &Lora) -> Vec<u8> {
         let factor = |part: &str| -> Option<Vec<f32>> {
             let name = format!("{}.{part}", entry.name);
@@ -95,7 +95,7 @@ impl Snapshot {
     }
 }
 
-/// Returns whether a parameter is a factor of an adapter.
+/// Returns true if a parameter is a factor of an adapter.
 fn is_of_adapter(name: &str) -> bool {
     name.ends_with(".lora_a") || name.ends_with(".lora_b")
 }
@@ -105,34 +105,34 @@ fn floats(bytes: &[u8]) -> impl Iterator<Item = f32> + '_ {
     bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes))
 }
 
-/// A state or model file, read and found sound.
+/// A verified state or model file.
 #[derive(Debug)]
 pub(crate) struct Saved {
     checkpoint: Weights,
     pub(crate) settings: Settings,
-    /// Steps that were made.
+    /// Number of completed steps.
     pub(crate) steps: u64,
 }
 
 impl Saved {
-    /// Reads a file and the configuration in it.
+    /// Reads a file and its configuration.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         Self::of(Weights::open(path)?)
     }
 
-    /// Returns true for a run's model.
+    /// Returns true if a file is a run's model.
     pub(crate) fn is_one(file: &Weights) -> bool {
         file.is_verified() && file.entries().contains_key(CONFIG) && !Self::is_state(file)
     }
 
-    /// Returns true for a run's state.
+    /// Returns true if a file is a run's state.
     pub(crate) fn is_state(file: &Weights) -> bool {
         file.is_verified()
             && file.entries().contains_key(CONFIG)
             && file.iter().any(|(name, _)| name.starts_with(STATE_PREFIX))
     }
 
-    /// Reads the configuration in a file.
+    /// Reads the configuration of a file.
     pub(crate) fn of(checkpoint: Weights) -> Result<Self> {
         if !checkpoint.is_verified() {
             return Err(foreign(&checkpoint));
@@ -147,8 +147,8 @@ impl Saved {
         Ok(saved)
     }
 
-    /// Refuses sizes that are not those of the tensors, before anything is made for them: first by their
-    /// number alone, as a list of all names may be longer than the file.
+    /// Refuses a configuration that does not match the tensors, before anything is allocated for it. Compares
+    /// the number of parameters first, as a list of all names may be longer than the file.
     fn check_parameters(&self) -> Result<()> {
         let held: usize = self.checkpoint.iter().map(|(_, found)| found.bytes.len()).sum();
         let fits = self.settings.model.parameters() <= held / DType::F32.bytes() && {
@@ -167,7 +167,7 @@ impl Saved {
         &self.checkpoint
     }
 
-    /// Puts every parameter and state into the store, which must have exactly those.
+    /// Writes every parameter and state into the store; both must have the same ones.
     pub(crate) fn restore(&self, store: &Store) -> Result<()> {
         let entries = store.entries();
         let tensors =
@@ -175,7 +175,7 @@ impl Saved {
         Ok(store.write_all(&tensors)?)
     }
 
-    /// Puts every parameter into the store, whatever states and adapters it has.
+    /// Writes every parameter into the store, whatever states and adapters the store has.
     pub(crate) fn restore_parameters(&self, store: &Store) -> Result<()> {
         let entries = store.entries();
         let parameters = entries.iter().filter(|entry| entry.init.is_none() && !is_of_adapter(&entry.name));
@@ -184,8 +184,8 @@ impl Saved {
     }
 }
 
-/// Returns the failure of a file of another program, which tells how its tensors differ from the smallest
-/// preset's: that shows what kind of file it is.
+/// Returns the failure of a file of another program. The message compares its tensors with the smallest
+/// preset's, which shows what kind of file it is.
 fn foreign(file: &Weights) -> Failure {
     let expected =
         crate::model::parameter_types(&AnyConfig::Gpt2(gradloom_models::gpt2::PRESETS[0].config.clone()));
