@@ -1,16 +1,16 @@
-//! Parses numbers of bytes such as `512M`.
+//! Parsing of sizes in bytes, such as `512M`.
 
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// A number of bytes: `512M`, `1.5 GB` and `2GiB`, or a plain number. Units are decimal unless there is an
+/// A number of bytes: `512M`, `1.5 GB`, `2GiB`, or a plain number. Units are decimal unless they contain an
 /// `i`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Size(pub(crate) usize);
 
-/// A text that is no number of bytes.
+/// Error for a text that is not a number of bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NoSize;
 
@@ -38,7 +38,7 @@ impl FromStr for Size {
         let factor = base.pow(power as u32);
         let bytes = match number.parse::<u64>() {
             Ok(whole) => whole.checked_mul(factor),
-            // A fraction of a unit; below 2^53, so that it is a whole number of bytes.
+            // A fraction of a unit. Below 2^53, the number of bytes is exact.
             Err(_) => {
                 number.parse::<f64>().ok().map(|n| n * factor as f64).filter(|n| *n < 9e15).map(|n| n as u64)
             }

@@ -1,4 +1,4 @@
-//! Sources of a command's model: the folder of a run, one of transformers, or a GGUF file.
+//! Sources of a command's model: the folder of a run, a folder of transformers, or a GGUF file.
 
 use crate::failure::{Failure, Result};
 use crate::output::{quoted, tell};
@@ -15,7 +15,7 @@ use gradloom_models::hugging_face::{Folder, Generation};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A model in files that were found sound.
+/// A model in valid files.
 pub(crate) struct Source {
     config: AnyConfig,
     kind: Kind,
@@ -26,11 +26,11 @@ enum Kind {
     Folder(Box<Folder>),
 }
 
-/// The remedy where no model is.
+/// Remedy if a path contains no model.
 const MODELS: &str =
     "give the folder of a run, such as runs/tiny-1, a folder of transformers, or a GGUF file";
 
-/// A model, or tensors, at a path.
+/// A model, or only tensors, at a path.
 pub(crate) enum Found {
     Model(Source),
     /// Tensors without a configuration.
@@ -54,7 +54,7 @@ impl Source {
         Self { config, kind }.checked()
     }
 
-    /// Returns the model, if there is one of its sizes.
+    /// Returns the model if its sizes are valid.
     fn checked(self) -> Result<Found> {
         match self.config.validate() {
             Ok(()) => Ok(Found::Model(self)),
@@ -74,7 +74,7 @@ impl Source {
         &self.config
     }
 
-    /// Returns the kind of the files, by the program that wrote them.
+    /// Returns a description of the files by the program that wrote them.
     pub(crate) fn kind(&self) -> &'static str {
         match &self.kind {
             Kind::Run(_) => "a run of gradloom train",
@@ -84,8 +84,8 @@ impl Source {
         }
     }
 
-    /// Returns the tokenizer in the folder, or in the GGUF file. A model of no more tokens than there are
-    /// bytes may do without.
+    /// Returns the tokenizer in the folder or in the GGUF file. A model with no more tokens than there are
+    /// bytes needs no tokenizer.
     pub(crate) fn tokenizer(&self) -> Result<AnyTokenizer> {
         match &self.kind {
             Kind::Run(saved) => {
@@ -95,7 +95,7 @@ impl Source {
                 let path = folder.path();
                 if path.is_file() {
                     let file = Gguf::open(path)?;
-                    // A tokenizer that is not known may lie beside the file in another form.
+                    // If the file's tokenizer is not supported, another form of it may lie beside the file.
                     match file.has_tokenizer().then(|| file.tokenizer()) {
                         Some(Ok(tokenizer)) => return Ok(AnyTokenizer::Bpe(Box::new(tokenizer))),
                         Some(Err(error)) if !has_tokenizer_beside(path) => return Err(error.into()),
@@ -123,7 +123,7 @@ impl Source {
         }
     }
 
-    /// Returns the tokens that end a text: the tokenizer's, and those in the files.
+    /// Returns the tokens that end a text, according to the tokenizer and the files.
     pub(crate) fn ends(&self, tokenizer: &AnyTokenizer) -> Result<Vec<i32>> {
         Ok(ends(tokenizer, &self.generation()?))
     }
@@ -136,7 +136,7 @@ impl Source {
         }
     }
 
-    /// Returns the folder of transformers, if it is one.
+    /// Returns the folder of transformers or the GGUF file, unless the model is a run.
     pub(crate) fn folder(&self) -> Option<&Folder> {
         match &self.kind {
             Kind::Run(_) => None,
@@ -144,7 +144,7 @@ impl Source {
         }
     }
 
-    /// Returns the model with its parameters, on a device.
+    /// Loads the model and its parameters on a device.
     pub(crate) fn session(&self, device: &Device) -> Result<Session<AnyModel>> {
         match &self.kind {
             Kind::Folder(folder) => Ok(folder.session(device)?),
@@ -152,8 +152,7 @@ impl Source {
         }
     }
 
-    /// Returns the model with its parameters, on a device, with matrices kept in a form of fewer bits, or
-    /// as f32.
+    /// Loads the model and its parameters on a device, with matrices stored as `stored`, or as f32.
     pub(crate) fn session_stored(
         &self,
         device: &Device,
@@ -179,12 +178,12 @@ impl Source {
         }
     }
 
-    /// Returns the form in which the files keep matrices, if in fewer bits.
+    /// Returns the type in which the files store matrices, if smaller than f32.
     pub(crate) fn stored(&self) -> Option<Stored> {
         self.folder().and_then(Folder::stored)
     }
 
-    /// Sets the parameters of a session in f32, which has all of them already, to those of the files.
+    /// Sets all parameters of a session, which are f32, to those of the files.
     pub(crate) fn load_into(&self, session: &Session<AnyModel>) -> Result<()> {
         match &self.kind {
             Kind::Folder(folder) => Ok(folder.load_into(session)?),
@@ -194,7 +193,7 @@ impl Source {
 }
 
 impl Found {
-    /// Opens what [`Source::open`] takes, or tensors alone.
+    /// Opens what [`Source::open`] accepts, or a file with only tensors.
     pub(crate) fn open(given: &Path) -> Result<Self> {
         match look(given, MODELS)? {
             Place::Folder => Self::in_folder(given),
@@ -208,7 +207,7 @@ impl Found {
                 Err(Failure::usage(format!("{}: this is the configuration of a model", given.display()))
                     .help(format!("give its folder: {folder}")))
             }
-            // A damaged file may be of no kind: its reader tells what is wrong.
+            // A damaged file may have no known kind; its reader reports the error.
             Place::File(FileKind::Other) if given.extension().is_some_and(|end| end == "safetensors") => {
                 Self::of_file(given)
             }
@@ -226,7 +225,7 @@ impl Found {
         }
     }
 
-    /// Opens a safetensors file: a run's model, or tensors alone.
+    /// Opens a safetensors file: a run's model, or only tensors.
     fn of_file(path: &Path) -> Result<Self> {
         let weights = Weights::open(path)?;
         if !Saved::is_one(&weights) {
@@ -240,7 +239,7 @@ impl Found {
         let config = folder.join(CONFIG);
         let name = folder.display();
         if Folder::is_at(folder) {
-            // What the configuration says is no matter of the command line.
+            // A wrong configuration is not an error of the command line.
             let is_none = || weights_in(folder).is_none() && Folder::configuration(folder).is_ok();
             let opened = Folder::open(folder).map_err(|error| match is_none() {
                 true => Failure::from(error).into_usage(),
@@ -286,7 +285,7 @@ impl Found {
     }
 }
 
-/// Returns the tokens that end a text, by a tokenizer and by files, sorted.
+/// Returns the sorted tokens that end a text, according to a tokenizer and to files.
 pub(crate) fn ends(tokenizer: &AnyTokenizer, generation: &Generation) -> Vec<i32> {
     let mut ends = generation.ends();
     ends.extend(tokenizer.get().end_of_text());
@@ -295,10 +294,10 @@ pub(crate) fn ends(tokenizer: &AnyTokenizer, generation: &Generation) -> Vec<i32
     ends
 }
 
-/// The configuration of a run, and of a model of transformers.
+/// Name of the configuration file of a run, and of a folder of transformers.
 const CONFIG: &str = "config.json";
 
-/// Returns true for the name of an index, which joins several files of tensors.
+/// Returns true if a path names an index, which joins several files of tensors.
 fn is_index(path: &Path) -> bool {
     path.to_string_lossy().ends_with(".safetensors.index.json")
 }
@@ -312,7 +311,7 @@ fn weights_in(folder: &Path) -> Option<PathBuf> {
     files.into_iter().find(is_one)
 }
 
-/// Returns the failure where a model is wanted, and there are tensors alone.
+/// Returns the failure of a file that has tensors but no configuration.
 fn without_configuration(weights: &Weights) -> Failure {
     let path = Path::new(weights.name());
     let folder = folder_of(path);
@@ -331,12 +330,12 @@ fn without_configuration(weights: &Weights) -> Failure {
         .help("put its config.json beside it, and give the folder; `gradloom info` lists its tensors")
 }
 
-/// Returns whether there is a tokenizer.json beside a file.
+/// Returns true if there is a tokenizer.json beside a file.
 fn has_tokenizer_beside(file: &Path) -> bool {
     folder_of(file).join(FILE).is_file()
 }
 
-/// Returns the folder that a file is in.
+/// Returns the folder that contains a file.
 fn folder_of(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

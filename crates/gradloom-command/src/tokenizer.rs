@@ -1,7 +1,7 @@
-//! The tokenizer of a command: that of a flag, of a run, or of a folder of tokens.
+//! The tokenizer of a command: named by a flag, or stored in a run or in a folder of tokens.
 //!
-//! In: the name that the user gave, or a run's settings. Out: [`AnyTokenizer`]. Always holds: a run goes on
-//! with the tokenizer that it began with.
+//! In: the name that the user gave, or a run's settings. Out: [`AnyTokenizer`]. Always holds: a run keeps the
+//! tokenizer that it started with.
 
 use crate::failure::{Failure, Result};
 use crate::output::tell;
@@ -14,19 +14,19 @@ use gradloom_models::gguf::Gguf;
 use gradloom_models::language_model::Sizes;
 use std::path::Path;
 
-/// The name of the tokenizer whose tokens are bytes.
+/// Name of the tokenizer whose tokens are bytes.
 pub(crate) const BYTES: &str = "bytes";
 /// File of any other tokenizer, and its name in a run.
 pub(crate) const FILE: &str = "tokenizer.json";
-/// Prefix of the size of a vocabulary that is to be trained.
+/// Prefix of the vocabulary size of a tokenizer that is to be trained.
 const TRAINED: &str = "bpe:";
 
-/// Returns true for the folder of a run whose tokens are bytes: it has no file of a tokenizer.
+/// Returns true if a folder is a run whose tokens are bytes, which has no tokenizer file.
 fn is_run_of_bytes(folder: &Path) -> bool {
     Saved::open(&folder.join(MODEL)).is_ok_and(|saved| saved.settings.tokenizer.name == BYTES)
 }
 
-/// One of the kinds of tokenizers.
+/// A tokenizer of any kind.
 #[derive(Debug)]
 pub(crate) enum AnyTokenizer {
     Bytes(Bytes),
@@ -34,7 +34,8 @@ pub(crate) enum AnyTokenizer {
 }
 
 impl AnyTokenizer {
-    /// Opens the tokenizer that is named: `bytes`, a file (also a GGUF file), or a folder (also of a run).
+    /// Opens the tokenizer with a given name: `bytes`, a file (also a GGUF file), or a folder (also of a
+    /// run).
     pub(crate) fn open(given: &str) -> Result<Self> {
         const KINDS: &str = "give bytes, a tokenizer.json, a folder with one, or a GGUF file";
         if given == BYTES {
@@ -49,7 +50,7 @@ impl AnyTokenizer {
             Place::File(FileKind::Gguf) => {
                 return Ok(Self::Bpe(Box::new(Gguf::open(given)?.tokenizer()?)));
             }
-            // One that cannot be read as JSON is told by its reader, with the place.
+            // The reader reports a file that is not valid JSON, with the place of the error.
             Place::File(FileKind::Json | FileKind::Text | FileKind::Other | FileKind::Empty)
                 if path.extension().is_some_and(|end| end == "json") => {}
             Place::File(FileKind::Json) => {}
@@ -66,7 +67,7 @@ impl AnyTokenizer {
         }
     }
 
-    /// Returns the size in `bpe:SIZE`, if that is what was given.
+    /// Returns the size in `bpe:SIZE`, or `None` if the name has no such prefix.
     pub(crate) fn trained_size(given: &str) -> Option<Result<usize>> {
         let size = given.strip_prefix(TRAINED)?;
         Some(size.parse().map_err(|_| {
@@ -75,7 +76,7 @@ impl AnyTokenizer {
         }))
     }
 
-    /// Trains one on a text.
+    /// Trains a tokenizer on a text.
     pub(crate) fn train(text: &[u8], size: usize) -> Result<Self> {
         Ok(Self::Bpe(Box::new(Bpe::train(text, size, FILE)?)))
     }
@@ -104,7 +105,7 @@ impl AnyTokenizer {
         Ok(Self::Bpe(Box::new(tokenizer)))
     }
 
-    /// Refuses files of tokens that another tokenizer made, as the one beside them tells.
+    /// Refuses files of tokens if the tokenizer stored beside them is another one.
     pub(crate) fn check_shards(&self, paths: &ShardPaths, what: &str) -> Result<()> {
         let beside = paths.folder().map(|folder| folder.join(FILE)).filter(|path| path.exists());
         let Some(beside) = beside else { return Ok(()) };
@@ -126,8 +127,8 @@ impl AnyTokenizer {
         }
     }
 
-    /// Refuses tokens that a model of so many does not have: a tokenizer may have more, but a text none of
-    /// them.
+    /// Refuses tokens outside a model's vocabulary. A tokenizer may have more tokens than the model, as long
+    /// as the text has none of them.
     pub(crate) fn check_tokens(&self, tokens: &[i32], vocabulary: usize) -> Result<()> {
         let Some(id) = tokens.iter().find(|id| **id as usize >= vocabulary) else { return Ok(()) };
         let name = self.get().name();
@@ -135,16 +136,16 @@ impl AnyTokenizer {
             .help("put the tokenizer beside the model that belongs to it"))
     }
 
-    /// Returns the tokens of a prompt as a model of these sizes reads it, before `count` more tokens: of a
-    /// prompt that is longer than the context, the end, after the token that begins texts. That leaves room
-    /// for the tokens that follow, but is no less than half a context.
+    /// Returns the tokens of a prompt that a model reads before it generates `count` tokens. A prompt that is
+    /// too long for the context is cut to its end, after the token that begins texts; the cut leaves room for
+    /// `count` tokens, but keeps at least half a context.
     pub(crate) fn prompt(&self, text: &str, sizes: Sizes, count: u64) -> Result<Vec<i32>> {
         let mut tokens = self.get().prompt(text.as_bytes())?;
         self.check_tokens(&tokens, sizes.vocabulary)?;
         let (all, context) = (tokens.len(), sizes.context);
         if all > context {
             let count = usize::try_from(count).unwrap_or(usize::MAX);
-            // The last token is not read any more.
+            // The model never reads the last generated token.
             let kept = (context + 1).saturating_sub(count).clamp(context.div_ceil(2), context);
             tell!(
                 "note: the prompt has {all} tokens, and the model's context {context}: it reads the last \
@@ -156,7 +157,7 @@ impl AnyTokenizer {
         Ok(tokens)
     }
 
-    /// Returns the name that a run records for the tokenizer, and its fingerprint.
+    /// Returns the name and the fingerprint that a run records for the tokenizer.
     pub(crate) fn name_and_sha256(&self) -> (&'static str, Option<String>) {
         match self {
             Self::Bytes(_) => (BYTES, None),
@@ -164,7 +165,7 @@ impl AnyTokenizer {
         }
     }
 
-    /// Writes its files into a folder, if it has any.
+    /// Writes the tokenizer's files, if any, into a folder.
     pub(crate) fn save(&self, folder: &Path) -> Result<()> {
         match self {
             Self::Bytes(_) => Ok(()),

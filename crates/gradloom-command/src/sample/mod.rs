@@ -1,7 +1,7 @@
-//! `gradloom sample`.
+//! `gradloom sample`: generates text.
 //!
-//! In: a model, and one prompt or many. Out: text on the standard output as it comes. Always holds: equal
-//! arguments give equal text.
+//! In: a model, and one or more prompts. Out: text on the standard output as it is generated. Always holds:
+//! equal arguments produce equal text.
 
 mod options;
 mod prompt;
@@ -19,7 +19,7 @@ use gradloom_models::language_model::{LanguageModel, Sizes};
 pub(crate) use options::Arguments;
 use std::io::{self, IsTerminal, Write};
 
-/// A model that is there to write, with all that its files say.
+/// A model ready to generate, with its tokenizer and settings.
 struct Opened {
     session: Session<AnyModel>,
     tokenizer: AnyTokenizer,
@@ -28,13 +28,13 @@ struct Opened {
     ends: Vec<i32>,
 }
 
-/// A text to go on from, and its tokens.
+/// A prompt and its tokens.
 struct Prompt {
     text: String,
     tokens: Vec<i32>,
 }
 
-/// Returns why a text has ended, in JSON.
+/// Returns the reason why a text ended, as named in JSON.
 fn finish_name(finish: Option<Finish>) -> &'static str {
     match finish {
         Some(Finish::End(_)) => "end",
@@ -45,7 +45,8 @@ fn finish_name(finish: Option<Finish>) -> &'static str {
     }
 }
 
-/// Says that a text of a search or a draft ends where no more can be read, with less than was asked for.
+/// Prints a note that a search or a draft stopped at the model's context, before the requested number of
+/// tokens.
 fn tell_context(opened: &Opened, count: usize, arguments: &Arguments) {
     let (context, asked) = (opened.sizes.context, arguments.tokens);
     tell!(
@@ -84,7 +85,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     texts::run(arguments, &sampling, &opened, prompts)
 }
 
-/// The standard output, up to its first error.
+/// The standard output, written until its first error.
 struct Output {
     stdout: io::StdoutLock<'static>,
     result: io::Result<()>,
@@ -101,7 +102,7 @@ impl Output {
         }
     }
 
-    /// Writes text that may have control characters in it.
+    /// Writes text that may contain control characters.
     fn put_safe(&mut self, text: &str) {
         match self.stdout.is_terminal() {
             true => self.put(&printable(text)),

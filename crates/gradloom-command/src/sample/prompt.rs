@@ -6,10 +6,10 @@ use crate::place::read_text;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Most bytes of a prompt: far more than any model reads.
+/// Maximum size of a prompt in bytes, far more than any model reads.
 const LONGEST_PROMPT: u64 = 16 << 20;
 
-/// Returns the prompt, from whichever source it comes.
+/// Reads the prompt from its source.
 fn one(arguments: &Arguments) -> Result<String> {
     match &arguments.prompt_file {
         Some(path) => of_file("--prompt-file", path),
@@ -18,7 +18,7 @@ fn one(arguments: &Arguments) -> Result<String> {
     }
 }
 
-/// Returns all prompts: the one, or one for each line.
+/// Reads all prompts: a single one, or one per line.
 pub(super) fn all(arguments: &Arguments) -> Result<Vec<String>> {
     let Some(path) = &arguments.prompts else { return Ok(vec![one(arguments)?]) };
     let text = if path == Path::new("-") { of_input("--prompts")? } else { of_file("--prompts", path)? };
@@ -46,7 +46,7 @@ fn of_input(flag: &str) -> Result<String> {
     Ok(without_mark(text))
 }
 
-/// Returns the text without the byte order mark that some editors put before it.
+/// Removes the byte order mark that some editors put before the text.
 fn without_mark(text: String) -> String {
     text.strip_prefix('\u{feff}').map(str::to_string).unwrap_or(text)
 }

@@ -1,4 +1,4 @@
-//! One text by a search, or with the help of a draft model.
+//! Generation of one text by a beam search, or with a draft model.
 
 use super::{Arguments, Opened, Output, Prompt, finish_name, tell_context};
 use crate::device::report_tuning;
@@ -18,7 +18,7 @@ pub(super) fn run(
     Prompt { text, tokens: prompt }: Prompt,
 ) -> Result<()> {
     let Opened { session, tokenizer, sizes, ends } = opened;
-    // The last token is not read any more.
+    // The model never reads the last token, which needs no room.
     let room = sizes.context - prompt.len() + 1;
     let most = usize::try_from(arguments.tokens).unwrap_or(usize::MAX).min(room);
     report_tuning(session.device());
@@ -106,7 +106,7 @@ fn with_draft(
     };
     let (finish, [accepted, drafted]) =
         own.speculate(&mut draft, &request, arguments.drafted as usize, on_token)?;
-    // It was asked for as many as there is room for.
+    // The request was limited to the context, so its length is not the user's.
     let finish = match finish {
         Finish::Length if (request.most as u64) < arguments.tokens => Finish::Context,
         finish => finish,

@@ -1,4 +1,4 @@
-//! Texts through one generator: one, or many side by side.
+//! Generation of one text, or of several in parallel, by one generator.
 
 use super::{Arguments, Opened, Output, Prompt, finish_name};
 use crate::device::report_tuning;
@@ -9,18 +9,18 @@ use gradloom_models::decoding::Sampling;
 use gradloom_models::generator::{Finish, Request, RequestId, TextEvent, TextGenerator, TokenLogprobs};
 use std::collections::BTreeMap;
 
-/// A text under way, or one that waits for those before it to be printed.
+/// A text that is being generated, or waits for those before it to be printed.
 struct Text {
     prompt: String,
     seed: u64,
-    /// Text that was written and not printed.
+    /// Text that was generated but not printed.
     text: String,
     tokens: Vec<(i32, Option<TokenLogprobs>)>,
     finish: Option<Finish>,
 }
 
-/// Writes texts in the order of their prompts: the first of those that are not whole as it comes, or with
-/// `--json` as soon as it is whole.
+/// Generates texts and prints them in the order of their prompts: the first unfinished one as it grows, or
+/// with `--json` each one as soon as it is finished.
 pub(super) fn run(
     arguments: &Arguments,
     sampling: &Sampling,
@@ -84,7 +84,8 @@ fn note(texts: &mut BTreeMap<RequestId, Text>, event: TextEvent) {
 }
 
 impl Text {
-    /// Prints the text so far, or begins with its prompt; in JSON only when it is whole.
+    /// Prints the new text, after the prompt if this is the beginning; in JSON only when the text is
+    /// finished.
     fn print(&mut self, output: &mut Output, arguments: &Arguments, begins: bool) {
         if arguments.json {
             if self.finish.is_some() {

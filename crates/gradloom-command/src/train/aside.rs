@@ -1,17 +1,17 @@
-//! A thread beside the steps, which does one piece of work at a time.
+//! A thread that works in parallel with the steps, one job at a time.
 //!
-//! In: a piece of work. Out: its result, once somebody asks. Always holds: none is taken while another one is
-//! done, so the memory that waits is that of one; a piece that was begun is ended before the thread is.
+//! In: a job. Out: its result, when it is taken. Always holds: no job is accepted before the previous result
+//! is taken, so at most one waits in memory; a job that was started is finished before the thread ends.
 
 use std::io;
 use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::{Builder, JoinHandle};
 
-/// The thread, with work of type `W` and results of type `R`.
+/// A thread for jobs of type `W` with results of type `R`.
 #[derive(Debug)]
 pub(super) struct Aside<W, R> {
-    /// `None` while the thread ends.
+    /// `None` while the thread is ending.
     work: Option<Sender<W>>,
     results: Receiver<R>,
     thread: Option<JoinHandle<()>>,
@@ -19,10 +19,10 @@ pub(super) struct Aside<W, R> {
 }
 
 impl<W: Send + 'static, R: Send + 'static> Aside<W, R> {
-    /// Starts a thread that works so.
+    /// Starts a thread that runs `f` on each job.
     ///
     /// # Errors
-    /// The system's, when there is no thread to be had.
+    /// When the system cannot start a thread.
     pub(super) fn start(f: impl FnMut(W) -> R + Send + 'static) -> io::Result<Self> {
         let (work, given) = channel();
         let (done, results) = channel();
@@ -31,26 +31,26 @@ impl<W: Send + 'static, R: Send + 'static> Aside<W, R> {
         Ok(Self { work: Some(work), results, thread: Some(thread), is_busy: false })
     }
 
-    /// Returns true from the moment a piece of work is given until its result is taken.
+    /// Returns true from the moment a job is given until its result is taken.
     pub(super) fn is_busy(&self) -> bool {
         self.is_busy
     }
 
-    /// Gives a piece of work.
+    /// Gives the thread a job.
     ///
     /// # Panics
-    /// When the result of the one before was not taken.
+    /// When the previous result was not taken.
     pub(super) fn give(&mut self, work: W) {
         assert!(!self.is_busy, "one piece at a time");
         self.is_busy = true;
-        // A thread that panicked takes nothing; who asks for the result is told.
+        // A thread that panicked accepts no job; its panic is raised when the result is taken.
         let _ = self.work.as_ref().expect("the thread lives as long as this").send(work);
     }
 
-    /// Takes the result if it is there.
+    /// Takes the result if the job is finished.
     ///
     /// # Panics
-    /// With the thread's panic.
+    /// With the thread's panic, if it panicked.
     pub(super) fn taken(&mut self) -> Option<R> {
         match self.results.try_recv() {
             Err(TryRecvError::Empty) => None,
@@ -58,10 +58,10 @@ impl<W: Send + 'static, R: Send + 'static> Aside<W, R> {
         }
     }
 
-    /// Waits for the result; `None` if no work was given since the last one.
+    /// Waits for the result; `None` if no job was given since the last one.
     ///
     /// # Panics
-    /// As [`taken`](Self::taken).
+    /// With the thread's panic, as [`taken`](Self::taken).
     pub(super) fn wait(&mut self) -> Option<R> {
         self.is_busy.then(|| {
             let result = self.results.recv();
@@ -69,7 +69,7 @@ impl<W: Send + 'static, R: Send + 'static> Aside<W, R> {
         })
     }
 
-    /// Returns the result of a thread that is free again; there is none of one that panicked.
+    /// Returns the result of a finished job, or resumes the panic of the thread.
     fn freed(&mut self, result: Option<R>) -> R {
         self.is_busy = false;
         result.unwrap_or_else(|| match self.thread.take().map(JoinHandle::join) {
@@ -82,7 +82,7 @@ impl<W: Send + 'static, R: Send + 'static> Aside<W, R> {
 impl<W, R> Drop for Aside<W, R> {
     fn drop(&mut self) {
         self.work = None;
-        // A panic was printed when it came.
+        // The panic was already printed.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!((aside.is_busy(), aside.taken(), aside.wait()), (false, None, None));
         for n in [1, 5] {
             aside.give(n);
-            // It is held, so there is none, however often it is asked for.
+            // The job is blocked, so it has no result however often it is queried.
             assert!((0..1000).all(|_| aside.taken().is_none()) && aside.is_busy());
             go.send(()).unwrap();
             assert_eq!(aside.wait(), Some(n + 1));

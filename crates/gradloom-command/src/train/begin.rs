@@ -1,4 +1,4 @@
-//! Everything before the first step: settings, data, folder, compiled programs.
+//! Preparation of a run before its first step: settings, data, folder, compiled programs.
 
 use super::data::{Data, Source};
 use super::init::Begun;
@@ -17,7 +17,7 @@ use gradloom_models::data::Split;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A run that is ready to make its next step.
+/// A run that is ready for its next step.
 pub(super) struct Run {
     pub(super) files: Arc<Files>,
     pub(super) data: Split,
@@ -27,13 +27,13 @@ pub(super) struct Run {
     pub(super) writer: Writer,
     /// Memory for a copy of the state.
     pub(super) spare: Snapshot,
-    /// Steps that were made before.
+    /// Number of steps completed before.
     pub(super) steps: u64,
 }
 
-/// Begins a new run. The folder comes last, when all memory and threads are there, so that a failure leaves
-/// none behind, and is written to at once, so that one that cannot hold the run is noticed before the first
-/// step.
+/// Creates a new run. Its folder is created last, after memory and threads are allocated, so that a failure
+/// leaves none behind. The folder is written to immediately, so that one that cannot hold the run is reported
+/// before the first step.
 pub(super) fn create(options: &Options, json: bool) -> Result<Run> {
     let begun =
         options.init.as_deref().map(|path| Begun::open(path, options.tokenizer.as_deref(), Some("--init")));
@@ -51,7 +51,7 @@ pub(super) fn create(options: &Options, json: bool) -> Result<Run> {
     let Data { source, split, tokenizer } = Data::read(&settings, tokenizer, what)?;
     settings.use_tokenizer(&tokenizer)?;
     settings.data = source.described(&settings);
-    // Of a configuration that is another run's.
+    // The configuration may be another run's.
     let theirs = options.run.as_ref().map(|run| settings.recorded(run));
     if let Some(difference) = theirs.and_then(|then| difference(&then, &settings.data)) {
         tell!("note: the data is not that of the run that --config repeats: {difference}");
@@ -69,13 +69,13 @@ pub(super) fn create(options: &Options, json: bool) -> Result<Run> {
         Some(_) => failure.under("--out"),
         None => failure,
     })?;
-    // A state without its tokenizer could not be gone on with.
+    // A state could not be resumed without its tokenizer.
     let written = tokenizer
         .save(folder.path())
         .and_then(|()| Ok(generation.save(folder.path())?))
         .and_then(|()| beginning.write_state(&folder, &settings));
     if let Err(failure) = written {
-        // Without a state it is no run.
+        // Without a state, the folder is not a run.
         folder.undo();
         return Err(failure);
     }
@@ -104,8 +104,8 @@ fn check_free(folder: &Path) -> Result<()> {
     })
 }
 
-/// Goes on with a run. Everything that decides the result comes from the state file; flags may change the
-/// settings that are allowed to change.
+/// Resumes a run. Everything that determines the result is read from the state file; flags may change some
+/// settings.
 pub(super) fn resume(path: &Path, options: &Options, json: bool) -> Result<Run> {
     let folder = RunFolder::open(path)?;
     let saved = Saved::open(&folder.file(STATE))?;
@@ -149,7 +149,7 @@ pub(super) fn resume(path: &Path, options: &Options, json: bool) -> Result<Run> 
     let spare = Snapshot::of(&train.store(), saved.steps)?;
     interrupt::save_first();
     if settings != saved.settings {
-        // At once, or a crash before the next saving would take the new settings back.
+        // This is saved immediately: a crash before the next saving would otherwise lose the new settings.
         spare.write_state(&folder, &settings)?;
     }
     folder.write_text("config.json", &settings.to_json())?;
@@ -168,7 +168,7 @@ pub(super) fn resume(path: &Path, options: &Options, json: bool) -> Result<Run> 
     Ok(Run { files, data: split, tokenizer, train, evaluator, writer, spare, steps })
 }
 
-/// Returns the event of a run that begins, or that goes on and makes so many lost steps again.
+/// Returns the event of a run that starts, or that resumes and repeats `lost` steps.
 fn began(
     settings: &Settings,
     train: &ModelTrain,
@@ -191,7 +191,8 @@ fn began(
     }))
 }
 
-/// Returns how the text of a run differs from what it was; `None` if it is the same, even in another place.
+/// Describes how the text of a run differs from the recorded one; `None` if it is the same, even at another
+/// path.
 fn difference(then: &DataSource, now: &DataSource) -> Option<String> {
     let of = |data: &DataSource| match data.files {
         0 => format!("the built-in text of {}", bytes(data.bytes as u64)),
@@ -233,7 +234,7 @@ fn announce(settings: &Settings, source: &Source, data: &Split, tokenizer: &AnyT
         let name = near(Path::new(tokenizer.name()));
         say!("tokens  {name}: a vocabulary of {}", thousands(tokenizer.vocabulary() as u64));
     }
-    // The bytes of the tokens that are held out, as far as they can be told without reading all tokens.
+    // An estimate of the held-out tokens' size in bytes that does not read all tokens.
     let held_out_bytes = (source.bytes as f64 * held_out as f64 / tokens as f64) as usize;
     let taken = Taken {
         files: source.files.len(),
@@ -262,23 +263,23 @@ fn announce(settings: &Settings, source: &Source, data: &Split, tokenizer: &AnyT
     taken
 }
 
-/// Files that are named of all that were taken.
+/// Maximum number of files to name.
 const NAMED: usize = 5;
 
-/// Returns a path as short as it can be from here, for a terminal.
+/// Returns a path relative to the current folder if possible, for a terminal.
 fn near(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
     printable(&path.strip_prefix(here).unwrap_or(path).display().to_string())
 }
 
-/// Remedies where a step has no room.
+/// Remedies for a step that does not fit in memory.
 const SMALLER: Smaller = Smaller {
     step: "lower --batch or --context, or take a smaller model: --preset, --layers, --width",
     budgeted: "raise --memory-budget, lower --batch or --context, or take a smaller model: --preset, --layers, \
                --width",
 };
 
-/// Returns the programs of a run, with the threads and the memory that they need.
+/// Compiles the programs of a run, and allocates their threads and memory.
 fn compiled(settings: &Settings, data: &Split) -> Result<(ModelTrain, Evaluator)> {
     let training = &settings.training;
     let &Training { device, precision, threads, .. } = training;

@@ -1,7 +1,7 @@
-//! Configuration files of `--config`: TOML, or JSON as a run's `config.json`.
+//! Configuration files of `--config`: TOML, or JSON as in a run's `config.json`.
 //!
 //! In: a file. Out: options, or an error with the line, the key and the expected value. Always holds: the
-//! error reveals nothing of the rest of the file.
+//! error quotes no other part of the file.
 
 use super::options::Options;
 use crate::failure::{Failure, Result};
@@ -9,32 +9,32 @@ use crate::output::printable;
 use crate::place::read_text;
 use std::path::Path;
 
-/// Most bytes of a configuration file.
+/// Maximum size of a configuration file in bytes.
 const LARGEST: u64 = 1 << 20;
 
-/// Reads a file whose keys are the flags' names.
+/// Reads a file whose keys are the names of flags.
 pub(crate) fn read(path: &Path) -> Result<Options> {
     let flag = format!("--config {}", path.display());
     let text = read_text(path, LARGEST, "give a TOML file, or a run's config.json")
         .map_err(|failure| failure.under("--config"))?;
-    // No TOML file begins with a brace.
+    // TOML never begins with a brace.
     let is_json = path.extension().is_some_and(|end| end == "json") || text.trim_start().starts_with('{');
     parse(&text, is_json).map_err(|problem| problem.told(&flag))
 }
 
-/// Options of a text in either format.
+/// Parses a text in either format.
 pub(super) fn parse(text: &str, is_json: bool) -> std::result::Result<Options, Problem> {
     if is_json { json(text) } else { toml(text) }
 }
 
-/// A fault in a text, with its place.
+/// An error in a text, with its place.
 #[derive(Debug)]
 pub(super) struct Problem {
     line: usize,
-    /// The key whose value is wrong.
+    /// Key whose value is wrong.
     key: String,
     message: String,
-    /// True if the text is not valid JSON or TOML at all.
+    /// True if the text is not valid JSON or TOML.
     is_malformed: bool,
 }
 
@@ -60,7 +60,7 @@ fn toml(text: &str) -> std::result::Result<Options, Problem> {
         let start = error.span().map_or(0, |span| span.start);
         let line = text[..start].matches('\n').count() + 1;
         let is_malformed = key.is_none();
-        // A line that cannot be read has its key before the sign, if it has one.
+        // On a line that cannot be parsed, the key is the text before the equals sign, if any.
         let written = || text.lines().nth(line - 1).and_then(|line| line.split_once('='));
         let key = key.or_else(|| written().map(|(key, _)| key.trim().to_string())).unwrap_or_default();
         Problem { line, key, message: error.message().to_string(), is_malformed }
@@ -71,7 +71,7 @@ fn toml(text: &str) -> std::result::Result<Options, Problem> {
 }
 
 impl Problem {
-    /// Returns the problem as one of a flag.
+    /// Returns the error as one of a flag's value.
     fn told(&self, flag: &str) -> Failure {
         let (place, key) = (format!("{flag}: line {}", self.line), short(&self.key));
         let like = "in TOML, each line is `key = value`, with the flags' names as keys: lr = 0.001";
@@ -79,7 +79,7 @@ impl Problem {
             let key = if key.is_empty() { key } else { format!("{key}: ") };
             return Failure::usage(format!("{place}: {key}{}", short(&self.message))).help(like);
         }
-        // Serde lists what is known behind the problem; it belongs into the help.
+        // Serde appends the list of known names to the message; it belongs in the help.
         if let Some((problem, known)) = self.message.split_once(", expected one of ") {
             let name = problem.split_once('`').map_or(problem, |(_, name)| name.trim_end_matches('`'));
             let known: Vec<&str> = known.split(", ").map(|name| name.trim_matches('`')).collect();
@@ -103,13 +103,13 @@ impl Problem {
         Failure::usage(format!("{place}: {key}: {}", short(&self.message))).help(like)
     }
 
-    /// Returns the problem of a text that has no name.
+    /// Returns the error in a text that has no name.
     pub(super) fn in_short(&self) -> String {
         format!("line {}: {}", self.line, short(&self.message))
     }
 }
 
-/// Returns a text for a message: one line, cut to as much as is needed to recognise it.
+/// Shortens a text for a message to one line, long enough to recognise it.
 fn short(text: &str) -> String {
     const MOST: usize = 60;
     let text = printable(text).replace(['\n', '\t'], " ");
@@ -120,16 +120,16 @@ fn short(text: &str) -> String {
     short
 }
 
-/// Returns the name that a misspelt one is likely to stand for.
+/// Returns the known name that is most similar to a misspelt one.
 fn nearest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
-    /// Least similarity, as in clap, which corrects flags.
+    /// Minimum similarity, the same as clap uses for flags.
     const LIKE: f64 = 0.7;
     let name: String = name.chars().take(64).collect::<String>().to_lowercase().replace('_', "-");
     let rated = known.iter().map(|&known| (strsim::jaro(&name, known), known));
     rated.filter(|(like, _)| *like > LIKE).max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, known)| known)
 }
 
-/// Returns the expected value in words, without the names that programs use for it.
+/// Describes the expected value without the type names of Rust.
 fn in_words(expected: &str) -> &str {
     match expected {
         "u64" | "usize" | "u32" => "a whole number from 0 up",

@@ -1,7 +1,7 @@
-//! The data of a run: text that is tokenized in memory, or files of tokens.
+//! The data of a run: text that is encoded in memory, or files of tokens.
 //!
-//! In: the settings' paths and tokenizer. Out: the data, and its parts to train on and to measure with.
-//! Always holds: of files of tokens, nothing is loaded.
+//! In: the settings' paths and tokenizer. Out: the data, split for training and evaluation. Always holds:
+//! files of tokens are not loaded into memory.
 
 use super::settings::{DataSource, Settings};
 use crate::failure::{Failure, Result};
@@ -9,7 +9,7 @@ use crate::tokenizer::{AnyTokenizer, BYTES, FILE};
 use gradloom_models::data::{DataError, ShardPaths, Skipped, Split, Text, TokenShards, Tokens, load};
 use std::path::PathBuf;
 
-/// The text that ships with the program.
+/// Text included in the program.
 const BUILT_IN: &str = include_str!("../../assets/corpus.txt");
 
 /// The data of a run.
@@ -30,7 +30,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Returns the description that a run keeps of it.
+    /// Returns the description that a run records.
     pub(super) fn described(&self, settings: &Settings) -> DataSource {
         DataSource {
             paths: settings.data.paths.clone(),
@@ -42,7 +42,7 @@ impl Source {
 }
 
 impl Data {
-    /// Reads and splits the data; `what` names it in a failure. A run that goes on brings its tokenizer.
+    /// Reads and splits the data; `what` names it in errors. A resumed run passes its tokenizer.
     pub(super) fn read(settings: &Settings, tokenizer: Option<AnyTokenizer>, what: &str) -> Result<Self> {
         let failure = |error: DataError| Failure::from(error).context(what);
         if let Some(paths) = ShardPaths::find(&settings.data.paths).map_err(failure)? {
@@ -90,7 +90,8 @@ impl Data {
         tokenizer.check_shards(paths, what)?;
         let vocabulary = tokenizer.get().vocabulary();
         let all: Vec<&PathBuf> = paths.training.iter().chain(&paths.held_out).collect();
-        // As one, for what is said of all; files are mapped, and can be so twice.
+        // The files as a whole, for their total size and fingerprint. They are mapped, so opening them twice
+        // costs no memory.
         let whole = TokenShards::open(&all, vocabulary).map_err(failure)?;
         let context = settings.model.context();
         let split = if paths.held_out.is_empty() || paths.training.is_empty() {
@@ -110,7 +111,7 @@ impl Data {
     }
 }
 
-/// Returns the tokenizer that the option names.
+/// Opens the tokenizer that the option names.
 fn named(given: &str) -> Result<AnyTokenizer> {
     of_option(AnyTokenizer::open(given))
 }
@@ -119,11 +120,11 @@ fn of_option<T>(opened: Result<T>) -> Result<T> {
     opened.map_err(|failure| failure.context("--tokenizer"))
 }
 
-/// Returns the tokenizer that was asked for, for a text.
+/// Opens the tokenizer of the settings, or trains it on a text.
 fn chosen(settings: &Settings, text: &[u8]) -> Result<AnyTokenizer> {
     let given = settings.tokenizer.given.as_deref().unwrap_or(BYTES);
     match AnyTokenizer::trained_size(given) {
-        // What is held out teaches the tokenizer nothing either.
+        // The tokenizer is not trained on the held-out text.
         Some(size) => {
             of_option(size.and_then(|size| AnyTokenizer::train(&text[..text.len() - text.len() / 10], size)))
         }

@@ -1,7 +1,7 @@
-//! Runs that begin from a model that is there.
+//! Runs that start from an existing model.
 //!
 //! In: the model that `--init` names, and the flags. Out: its sizes, its tokenizer, and its parameters in a
-//! session. Always holds: a flag that contradicts the model is an error, and never another model.
+//! session. Always holds: a flag that contradicts the model is an error, and never changes the model.
 
 use super::options::Options;
 use crate::failure::{Failure, Result};
@@ -10,15 +10,15 @@ use crate::tokenizer::AnyTokenizer;
 use gradloom_models::any_model::AnyConfig;
 use std::path::Path;
 
-/// The model that a run begins from, and its tokenizer.
+/// The model that a run starts from, and its tokenizer.
 pub(crate) struct Begun {
     pub(crate) source: Source,
     pub(crate) tokenizer: AnyTokenizer,
 }
 
 impl Begun {
-    /// Opens a model with its own tokenizer, or the one of `--tokenizer`. `option` named the model, unless it
-    /// was named without one.
+    /// Opens a model with its own tokenizer, or that of `--tokenizer`. `option` is the option that named the
+    /// model, if any.
     pub(crate) fn open(path: &str, tokenizer: Option<&str>, option: Option<&str>) -> Result<Self> {
         let of_model = |failure: Failure| match option {
             Some(option) => failure.context(option),
@@ -38,8 +38,7 @@ impl Begun {
     }
 }
 
-/// Returns the model's own tokenizer, which a flag may only repeat; of a model without one, that of the
-/// flag.
+/// Returns the model's own tokenizer, which a flag may only repeat, or the flag's if the model has none.
 fn chosen(
     source: &Source,
     given: Option<&str>,
@@ -57,7 +56,7 @@ fn chosen(
     }
 }
 
-/// Returns the sizes of the model, with what flags may change.
+/// Returns the model's sizes, with the changes that flags may make.
 pub(super) fn sizes(options: &Options, mut model: AnyConfig) -> Result<AnyConfig> {
     if let Some(preset) = &options.preset {
         return Err(Failure::usage(format!("--preset {preset}: --init says what the sizes are"))
@@ -69,7 +68,7 @@ pub(super) fn sizes(options: &Options, mut model: AnyConfig) -> Result<AnyConfig
         ("width", options.width, model.width()),
         ("mlp-width", options.mlp_width, model.mlp_width()),
     ];
-    // GPT-2 has a vector for each position, a Llama none.
+    // GPT-2 has a vector for each position, Llama has none.
     let context = match &model {
         AnyConfig::Gpt2(_) => options.context.filter(|context| *context != model.context()),
         AnyConfig::Llama(_) => options.context.filter(|context| *context > model.context()),

@@ -1,5 +1,5 @@
-//! Ctrl-C: before there is anything to save it ends the process; then the first one asks the run to stop
-//! after its step, and the second one ends the process.
+//! Ctrl-C. Before there is anything to save, it ends the process. Afterwards, the first one requests a stop
+//! after the current step, and the second one ends the process.
 
 use crate::failure::{Failure, Result};
 use crate::output::tell;
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static SAVES: AtomicBool = AtomicBool::new(false);
 static ASKED: AtomicBool = AtomicBool::new(false);
 
-/// Takes over interrupts and requests to terminate. This needs a thread, so it comes before everything that
-/// takes threads or leaves files.
+/// Handles interrupts and requests to terminate. This starts a thread, so it must precede everything that
+/// needs threads or leaves files.
 pub(super) fn listen() -> Result<()> {
     let stop = || {
         if !SAVES.load(Ordering::Relaxed) {
@@ -30,12 +30,13 @@ pub(super) fn listen() -> Result<()> {
     })
 }
 
-/// Makes the first interrupt request a stop after the step from now on, instead of ending the process.
+/// Makes the first interrupt from now on request a stop after the current step, instead of ending the
+/// process.
 pub(super) fn save_first() {
     SAVES.store(true, Ordering::Relaxed);
 }
 
-/// Returns whether the run is to stop.
+/// Returns true if a stop was requested.
 pub(super) fn asked() -> bool {
     ASKED.load(Ordering::Relaxed)
 }

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-/// Shows the run.
+/// Display of a run's progress.
 pub(super) struct Progress {
     bar: Option<ProgressBar>,
     total: u64,
@@ -17,20 +17,20 @@ pub(super) struct Progress {
     held_out: Option<f32>,
     began: Instant,
     first: u64,
-    /// The end of the last step.
+    /// End of the last step.
     last: Instant,
-    /// Time until the first step was made.
+    /// Time until the first step was completed.
     start: Option<Duration>,
     pub(super) spent: Spent,
 }
 
-/// Time that was spent between the steps and behind them, since the first one.
+/// Time spent between and after the steps, since the first one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Spent {
     pub(super) evaluation: Duration,
-    /// Waiting for copies of the state, and for the last one to be written.
+    /// Time waiting for copies of the state, and for the last one to be written.
     pub(super) saving: Duration,
-    /// Writing a text at the end.
+    /// Time generating the text at the end.
     pub(super) sample: Duration,
 }
 
@@ -57,7 +57,7 @@ impl Progress {
         }
     }
 
-    /// Notes that a step was made, which itself took so long.
+    /// Records a completed step, which took the time `took`.
     pub(super) fn step(&mut self, step: u64, loss: f32, took: Duration) {
         let before = std::mem::replace(&mut self.last, Instant::now());
         self.rate.step(took, (self.last - before).saturating_sub(took));
@@ -76,7 +76,7 @@ impl Progress {
         }
     }
 
-    /// Notes the held-out loss that was measured after a step.
+    /// Records the held-out loss after a step.
     pub(super) fn measured(&mut self, step: u64, loss: Option<f32>, held_out: f32) {
         self.held_out = Some(held_out);
         let loss = loss.map_or_else(|| "   -  ".to_string(), |loss| format!("{loss:.4}"));
@@ -101,7 +101,7 @@ impl Progress {
         }
     }
 
-    /// Prints the time that the run took, and for what.
+    /// Prints the time that the run took, and its parts.
     pub(super) fn finish(&self, step: u64) {
         if step > self.first {
             let made = count((step - self.first) as usize, "step");
@@ -117,7 +117,7 @@ impl Progress {
         }
     }
 
-    /// Returns the end of the run, as its events record it.
+    /// Returns the record of the run's end for its events.
     pub(super) fn ending(&self, reason: Reason, message: Option<String>) -> Ending {
         let seconds = |time: Duration| time.as_millis() as f64 / 1e3;
         Ending {
@@ -133,35 +133,36 @@ impl Progress {
         }
     }
 
-    /// Returns the time until the first step was made.
+    /// Returns the time until the first step was completed.
     fn start(&self) -> Duration {
         self.start.unwrap_or_else(|| self.elapsed())
     }
 
-    /// Returns the time of the steps themselves, without the first one.
+    /// Returns the time of the steps themselves, except for the first.
     fn own(&self) -> Duration {
         self.rate.own()
     }
 
-    /// Returns the time since the beginning of this part of the run.
+    /// Returns the time since the start of this part of the run.
     fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// Tokens a second now.
+    /// Returns the current speed in tokens per second.
     pub(super) fn speed(&self) -> Option<f64> {
         self.rate.now().map(|seconds| self.tokens_per_step / seconds.max(1e-9))
     }
 
-    /// Tokens a second in this part of the run, with evaluation and saving; its first step and the text at
-    /// the end aside.
+    /// Returns the average tokens per second in this part of the run, including evaluation and saving, except
+    /// for its first step and the text at the end.
     fn average_speed(&self) -> Option<f64> {
         let seconds = self.elapsed().saturating_sub(self.start()).saturating_sub(self.spent.sample);
         let tokens = self.tokens_per_step * self.rate.counted() as f64;
         (self.rate.counted() > 0).then(|| tokens / seconds.as_secs_f64().max(1e-9))
     }
 
-    /// Returns the speed and the time left, each after a gap; nothing while only the first step is known.
+    /// Formats the speed and the remaining time, each after `gap`; empty while only the first step is
+    /// complete.
     fn pace(&self, step: u64, gap: &str) -> String {
         match (self.speed(), self.rate.left(self.total - step)) {
             (Some(speed), Some(left)) => format!("{gap}{}{gap}{} left", rate(speed), duration(left)),

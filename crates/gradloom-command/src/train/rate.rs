@@ -1,31 +1,31 @@
-//! Measurement of the time of a step.
+//! Measurement of the time per step.
 //!
-//! In: the durations of the steps that were made, and of the work between them. Out: the current time of a
-//! step, with that work, and the time that is left. Always holds: the first step never counts, as it meets
-//! cold caches, pages that the system has yet to hand out, and kernels that a driver has yet to compile;
-//! the time of a step itself is that of the last [`RECENT`] steps; work between them, such as measuring and
-//! saving, comes at intervals, so all of it is spread over all steps.
+//! In: the durations of the completed steps, and of the work between them. Out: the current time per step,
+//! including that work, and the remaining time. Always holds: the first step never counts, since it meets
+//! cold caches, pages that the system has yet to provide, and kernels that a driver has yet to compile; the
+//! time of the steps themselves is the mean of the last [`RECENT`]; work between them, such as evaluating and
+//! saving, is periodic, so it is averaged over all steps.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Number of steps that count.
+/// Number of steps to average over.
 const RECENT: usize = 50;
 
-/// The rate of a run.
+/// Speed of a run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rate {
-    /// The last steps without the first one.
+    /// Times of the last steps, without the first one.
     recent: VecDeque<Duration>,
-    /// All steps without the first one, and the work between them.
+    /// Total time of the steps without the first one, and of the work between them.
     own: Duration,
     between: Duration,
-    /// Steps that were made.
+    /// Number of completed steps.
     made: u64,
 }
 
 impl Rate {
-    /// Notes that a step took so long, and the work since the one before it so long.
+    /// Records the time of a step and of the work since the previous one.
     pub(super) fn step(&mut self, took: Duration, between: Duration) {
         self.made += 1;
         if self.made == 1 {
@@ -39,26 +39,26 @@ impl Rate {
         self.recent.push_back(took);
     }
 
-    /// Seconds that a step takes now, with the work between steps; `None` while at most the first one is
-    /// known, which tells nothing about others.
+    /// Returns the current seconds per step, including the work between steps; `None` before the second step,
+    /// since the first one does not count.
     pub(super) fn now(&self) -> Option<f64> {
         let recent: f64 = self.recent.iter().map(Duration::as_secs_f64).sum();
         let between = self.between.as_secs_f64() / self.counted() as f64;
         (self.counted() > 0).then(|| recent / self.recent.len() as f64 + between)
     }
 
-    /// Returns the time that so many more steps will take, by [`now`](Self::now).
+    /// Returns the estimated time of `steps` more steps, based on [`now`](Self::now).
     pub(super) fn left(&self, steps: u64) -> Option<Duration> {
         let seconds = self.now()?;
         Some(Duration::try_from_secs_f64(steps as f64 * seconds).unwrap_or(Duration::MAX))
     }
 
-    /// Returns the time of the steps themselves, without the first one.
+    /// Returns the total time of the steps themselves, without the first one.
     pub(super) fn own(&self) -> Duration {
         self.own
     }
 
-    /// Returns the number of steps that were made, without the first one.
+    /// Returns the number of completed steps, without the first one.
     pub(super) fn counted(&self) -> u64 {
         self.made.saturating_sub(1)
     }
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn work_between_the_steps_is_spread_over_them() {
         let mut rate = Rate::default();
-        // What came before the first step is no part of it.
+        // The work before the first step does not count.
         for (took, between) in [(5000, 7000), (100, 300), (100, 0), (100, 0)] {
             rate.step(ms(took), ms(between));
         }

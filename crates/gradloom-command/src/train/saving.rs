@@ -1,9 +1,9 @@
-//! Decisions about saving after each step, and writing alongside the next steps.
+//! Saving of states: when to save after a step, and writing in parallel with the next steps.
 //!
-//! In: the run after each step. Out: the files of its folder. Always holds: the saved state is one from which
-//! a finite loss was computed, by the step after it or on the held-out text. The step that ruins the weights
-//! still has a finite loss itself: it is the next one that tells, so a state waits in memory until then. One
-//! state is in memory at most, and one is written at a time.
+//! In: the run after each step. Out: the files of its folder. Always holds: every saved state has produced a
+//! finite loss, in the step after it or on the held-out text. A step that ruins the weights still has a
+//! finite loss itself, and only the next one shows the damage; a state therefore waits in memory until then.
+//! At most one state waits, and one is written at a time.
 
 use super::aside::Aside;
 use super::settings::{Settings, default_lr};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The files of a run, and the settings that decide them.
+/// Files of a run, and the settings that determine them.
 #[derive(Debug)]
 pub(super) struct Files {
     pub(super) settings: Settings,
@@ -27,15 +27,16 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Writes a state and the files that belong to it. Metrics go first: a resumed run cuts off surplus
-    /// rows, but could not restore missing ones.
+    /// Writes a state and the files that belong to it. Metrics go first: a resumed run removes surplus rows,
+    /// but could not restore missing ones.
     ///
-    /// Returns whether the folder has the state now, too.
+    /// Also returns whether the folder now has the state.
     pub(super) fn write(&self, snapshot: &Snapshot) -> (bool, Result<()>) {
         if let Err(failure) = self.metrics.sync().and_then(|()| self.events.sync()) {
             return (false, Err(failure));
         }
-        // The model beside the state, if there is a thread: the run ends when both are on the disk.
+        // A second thread, if there is one, writes the model meanwhile; this returns when both are on the
+        // disk.
         let write_model = || snapshot.write_model(&self.folder, &self.settings);
         let (state, model) = thread::scope(|scope| {
             let model = thread::Builder::new().spawn_scoped(scope, write_model);
@@ -54,10 +55,10 @@ impl Files {
     }
 }
 
-/// The thread that writes states.
+/// Thread that writes states.
 pub(super) type Writer = Aside<(Arc<Files>, Snapshot), Written>;
 
-/// An attempt to save a state.
+/// Result of writing a state.
 #[derive(Debug)]
 pub(super) struct Written {
     snapshot: Snapshot,
@@ -67,12 +68,12 @@ pub(super) struct Written {
     took: Duration,
 }
 
-/// Starts the thread that writes states. It comes before everything that leaves files.
+/// Starts the thread that writes states, before anything that leaves files.
 pub(super) fn writer() -> Result<Writer> {
     writer_by(Files::write)
 }
 
-/// Starts the thread as [`writer`] does, with another way to write.
+/// Starts the thread that writes states with the function `write`.
 pub(super) fn writer_by(
     mut write: impl FnMut(&Files, &Snapshot) -> (bool, Result<()>) + Send + 'static,
 ) -> Result<Writer> {
@@ -87,44 +88,44 @@ pub(super) fn writer_by(
     })
 }
 
-/// Steps stand still for a saving, and on the CPU share the cores with it, for at most this part of the time.
+/// Minimum ratio of the time between savings to the time of a saving, during which steps wait, or share the
+/// cores on the CPU.
 const SHARE: u32 = 50;
-/// The least time between two savings, and the longest, where nobody says after how many steps.
+/// Minimum and maximum time between savings, unless the user set a number of steps.
 const PAUSES: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(600)];
 
-/// Returns the time from one saving to the next, if one takes so long.
+/// Returns the time between savings if one takes the time `cost`.
 fn pause(cost: Duration) -> Duration {
     (cost.saturating_mul(SHARE)).clamp(PAUSES[0], PAUSES[1])
 }
 
-/// The state that waits, the one that is being written, and the one that is saved.
+/// The states of a run: one waiting, one being written, and one saved.
 #[derive(Debug)]
 pub(super) struct Saving {
     files: Arc<Files>,
     writer: Writer,
     waiting: Option<Snapshot>,
-    /// Memory for the next one.
+    /// Memory for the next state.
     spare: Snapshot,
     /// Step of the state in the folder.
     saved: u64,
-    /// Steps from one to the next; `None`: as the time says.
+    /// Number of steps between savings; `None` to save by time.
     every: Option<u64>,
-    /// The beginning of the last saving, the time that steps stood still for it, and when the next one may
-    /// come.
+    /// Start of the last saving, the time for which steps waited for it, and the time until the next one.
     began: Instant,
     stood: Duration,
     pause: Duration,
 }
 
 impl Saving {
-    /// Starts from a folder that has the state of step `saved`, with memory for the next one.
+    /// Starts with a folder that has the state after step `saved`, and with memory for the next one.
     pub(super) fn new(files: Arc<Files>, writer: Writer, spare: Snapshot, saved: u64) -> Self {
         let (began, every) = (Instant::now(), files.settings.training.save_every);
         let (stood, pause) = (Duration::ZERO, pause(Duration::ZERO));
         Self { files, writer, waiting: None, spare, saved, every, began, stood, pause }
     }
 
-    /// Returns true if the state after a step is to be saved.
+    /// Returns true if the state after a step should be saved.
     pub(super) fn is_due(&self, step: u64) -> bool {
         match self.every {
             Some(every) => step.is_multiple_of(every),
@@ -132,8 +133,8 @@ impl Saving {
         }
     }
 
-    /// Copies the state, to be saved when it proves good. Waits for one that is being written: there is
-    /// memory for one.
+    /// Copies the state, which is saved once it has produced a finite loss. First waits for the state being
+    /// written, since there is memory for only one.
     pub(super) fn hold(&mut self, store: &Store, steps: u64) -> Result<()> {
         self.settle()?;
         self.began = Instant::now();
@@ -147,20 +148,20 @@ impl Saving {
         Ok(())
     }
 
-    /// Lets the state be written that waits, if there is one: a finite loss was computed from it.
+    /// Starts writing the waiting state, if any, since a finite loss was computed from it.
     pub(super) fn proven(&mut self) {
         if let Some(snapshot) = self.waiting.take() {
             self.writer.give((Arc::clone(&self.files), snapshot));
         }
     }
 
-    /// Takes note of a state that was written meanwhile, or was not.
+    /// Records the result of writing a state, if it is available.
     pub(super) fn look(&mut self) -> Result<()> {
         let written = self.writer.taken();
         written.map_or(Ok(()), |written| self.note(written))
     }
 
-    /// Waits for the state that is being written, if there is one.
+    /// Waits for the state that is being written, if any.
     pub(super) fn settle(&mut self) -> Result<()> {
         let written = self.writer.wait();
         written.map_or(Ok(()), |written| self.note(written))
@@ -178,9 +179,9 @@ impl Saving {
         result.map_err(|failure| self.interrupted(step, failure))
     }
 
-    /// Returns the failure of a file that could not be written in the middle of a run.
+    /// Returns the failure of a file that could not be written during a run.
     pub(super) fn interrupted(&mut self, step: u64, failure: Failure) -> Failure {
-        // Of two failures the first one tells more.
+        // The first of two failures is more informative.
         let _ = self.settle();
         failure.context(&format!("saving after step {} failed", thousands(step))).help(format!(
             "the state of step {} is whole; make room or lift the restriction, then {} repeats what came \
@@ -190,17 +191,17 @@ impl Saving {
         ))
     }
 
-    /// Returns the failure of a step in which a value is not finite, after `made` steps: the saved state
-    /// stays as it is, and the run ends.
+    /// Ends a run whose values are not finite at `step`, after `made` completed steps: returns the failure,
+    /// and keeps the saved state.
     pub(super) fn diverged(&mut self, made: u64, step: u64, what: &str) -> Failure {
-        // The curve shows how it came; but the divergence is what must be told, even where the curve cannot
-        // be written, or the state before it.
+        // The curve shows the development. Errors in writing it or the state before it are ignored, since the
+        // divergence must be reported.
         let _ = self.settle().and_then(|()| self.files.metrics.sync()).and_then(|()| self.files.draw());
         let failure =
             Failure::failed(format!("step {}: {what} is not finite; training stopped", thousands(step)));
         let saved = thousands(self.saved);
         if made == self.saved {
-            // No rate has acted between the saved weights and the failure.
+            // No learning rate was applied between the saved weights and the failure.
             return failure.help(format!(
                 "the saved weights, those of step {saved}, give no finite loss on this data: train anew, \
                  with a lower --lr"
@@ -215,13 +216,13 @@ impl Saving {
     }
 }
 
-/// Returns a tenth of a learning rate, in two digits, and not more than suits the preset.
+/// Returns a tenth of a learning rate with two digits, but at most the preset's default.
 fn gentler(lr: f64, preset: &str) -> f64 {
     let tenth = (lr / 10.0).min(default_lr(preset));
     format!("{tenth:.1e}").parse().unwrap_or(tenth)
 }
 
-/// Returns the command that goes on with a run.
+/// Returns the command that resumes a run.
 pub(super) fn resume_line(folder: &RunFolder) -> String {
     format!("{} train --resume {}", program(), quoted(&folder.path().display().to_string()))
 }
@@ -242,7 +243,7 @@ mod tests {
         }
     }
 
-    /// Counted, not timed: the pause is none here.
+    /// Tests with counts instead of times, since the pause is 0 here.
     #[test]
     fn none_is_due_while_one_is_written() {
         let folder = tempfile::tempdir().unwrap();
@@ -272,7 +273,7 @@ mod tests {
         go.send(()).unwrap();
         saving.settle().unwrap();
         assert!(saving.saved == 1 && !saving.is_due(1000) && saving.pause >= PAUSES[0]);
-        // A saving that was asked for by steps is due, and waits for the one that is written.
+        // A saving requested by number of steps is due, and waits for the one being written.
         saving.every = Some(100);
         assert!(saving.is_due(1100) && !saving.is_due(1101));
     }
