@@ -1,7 +1,7 @@
-//! Long chains of elementwise functions on the CPU: machine code against interpreted loops, bit for bit, and
-//! against float64.
+//! Tests of long chains of elementwise functions on the CPU: machine code against interpreted loops, bit for
+//! bit, and against float64.
 //!
-//! In: lengths and sizes. Out: a line for each chain, or the first that is wrong. Each program gives a chain
+//! In: lengths and sizes. Out: a line for each chain, or the first wrong one. Each program computes a chain
 //! and its gradient.
 
 use crate::options::{self, Slot};
@@ -16,10 +16,9 @@ use std::time::Instant;
 
 const LENGTHS: [usize; 5] = [900, 1_500, 2_300, 5_000, 20_000];
 const SIZES: [usize; 3] = [1, 5_000, 1_000_000];
-/// Elements that are compared with float64.
+/// Number of elements that are compared with float64.
 const SAMPLES: usize = 101;
-/// Largest difference between float32 and float64, as a part of the number, or of 1 where the number is
-/// less.
+/// Maximum difference between float32 and float64, relative to the number, or absolute below 1.
 const TOLERANCE: f64 = 1e-3;
 
 /// Runs `cargo xtask chains`.

@@ -1,15 +1,15 @@
 //! Options of tasks: `--name value`.
 
-/// The target of an option's value.
+/// Destination of an option's value.
 pub(crate) enum Slot<'a> {
     Number(&'a mut u64),
     Text(&'a mut String),
 }
 
-/// Reads options into the variables that have their names.
+/// Reads options into the variables with their names.
 ///
 /// # Errors
-/// When an option is unknown, has no value, or has none that is a number where one is needed.
+/// When an option is unknown or has no value, or its value should be a number and is not.
 pub(crate) fn read(arguments: &[String], known: &mut [(&str, Slot<'_>)]) -> Result<(), String> {
     for pair in arguments.chunks(2) {
         let names = || known.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");

@@ -1,9 +1,9 @@
-//! Every small program on the CPU, or some of them on a GPU.
+//! Tests of all small programs on the CPU, or of some of them on a GPU.
 //!
-//! In: how much of each world. Out: the number of programs that ran, and those that panicked, were refused or
-//! gave a wrong number. The worlds: one op on every shape, joins of two views, two ops on shapes of up to two
-//! axes, three ops on the smallest shapes (8,203,159 programs, of which some are taken), and longer programs
-//! that are drawn.
+//! In: fractions of each world to test. Out: the numbers of programs that ran, and of those that panicked,
+//! were refused or computed a wrong number. The worlds: one op on every shape, joins of two views, two ops on
+//! shapes of up to two axes, three ops on the smallest shapes (8,203,159 programs, of which a fraction is
+//! tested), and longer random programs.
 
 use crate::options::{Slot, read};
 use gradloom_core::passes;
@@ -17,23 +17,23 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Failures that are printed.
+/// Maximum number of failures to print.
 const PRINTED: usize = 40;
 
-/// Programs that ran, and what went wrong.
+/// Numbers of programs, and their failures.
 #[derive(Default)]
 struct Counts {
-    /// Programs, each on every device.
+    /// Number of programs, each run on every device.
     programs: AtomicU64,
-    /// Programs whose gradients were compared, too.
+    /// Number of programs whose gradients were compared, too.
     gradients: AtomicU64,
-    /// Programs that failed.
+    /// Number of programs that failed.
     failed: AtomicU64,
     /// The first failures.
     printed: Mutex<Vec<String>>,
 }
 
-/// Runs the task.
+/// Runs `cargo xtask worlds`.
 ///
 /// # Errors
 /// When options are wrong, or a program fails.
@@ -56,7 +56,7 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
         return Err("--every, --three and --threads are at least 1".to_string());
     }
     let devices = devices(&device, &adapter)?;
-    // A panic is a failure with a program, which is printed with it.
+    // A panic counts as a failure, and is printed with its program.
     std::panic::set_hook(Box::new(|_| {}));
     let counts = Arc::new(Counts::default());
     std::thread::scope(|scope| {
@@ -66,7 +66,7 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
                 let mut number = 0;
                 let mut mine = |program: &Program| {
                     number += 1;
-                    // Neighbours differ little, so those that are left out are spread.
+                    // Neighbouring programs differ little, so those omitted are spread evenly.
                     if number % threads == thread && Random::new(seed ^ number).next().is_multiple_of(every) {
                         check(program, devices, counts);
                     }
@@ -135,8 +135,8 @@ fn check(program: &Program, devices: &[(&'static str, Device)], counts: &Counts)
     }
 }
 
-/// Compiles and runs a program on each device, the last one without the passes that are not needed; returns
-/// whether gradients were compared.
+/// Compiles and runs a program on each device, the last one without optional passes. Returns true if
+/// gradients were compared.
 fn run(program: &Program, devices: &[(&'static str, Device)]) -> Result<bool, String> {
     let expected = program.expected().map_err(|error| error.to_string())?;
     for (number, (name, device)) in devices.iter().enumerate() {

@@ -1,9 +1,9 @@
-//! One graph through every stage.
+//! Checks one graph in every stage.
 //!
-//! In: a graph with values for its leaves. Out: nothing, or the stage that changed what the graph means. The
-//! stages: each pass of the pipeline in turn, fusion on and off in float64, and programs on the CPU: fused
-//! and not, with one thread and with three; and fused with interpreted loops, which must give what machine
-//! code gives. The first of each pair is compared with float64.
+//! In: a graph with values for its leaves. Out: nothing, or the stage that changed the graph's results. The
+//! stages: each pass of the pipeline in turn, fusion on and off in float64, and programs on the CPU, fused
+//! and unfused, with one thread and with three, and fused with interpreted loops, which must equal machine
+//! code. The first program of each pair is compared with float64.
 
 use super::Counts;
 use gradloom_core::error::Error;
@@ -21,9 +21,9 @@ use gradloom_testing::Leaves;
 use gradloom_testing::compare::{Tolerance, same, same_bits, same_numbers};
 use gradloom_testing::float32::{self, Found, largest};
 
-/// Steps that a program runs.
+/// Number of steps that a program runs.
 const STEPS: usize = 3;
-/// Passes and fusion may add up in another order.
+/// Passes and fusion may change the order of summation.
 const FLOAT64: Tolerance = Tolerance { relative: 1e-9, absolute: 1e-15 };
 
 /// A graph with values for its leaves.
@@ -35,23 +35,23 @@ pub(super) struct Subject {
     pub(super) tame: bool,
 }
 
-/// The comparison of the results of two devices.
+/// A comparison of the results of two devices.
 type Same = fn(&Evaluation, &Evaluation) -> Result<(), String>;
 
 /// A failure of a stage.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
-    /// The stage that failed: a pass, fusion, the plan, or a device.
+    /// Stage that failed: a pass, fusion, the plan, or a device.
     pub(super) stage: String,
-    /// The message: the first wrong value, or an error.
+    /// First wrong value, or an error.
     pub(super) message: String,
 }
 
-/// Devices that must all give the same.
+/// Pairs of devices with equal results.
 pub(super) struct Devices {
     fused: [Device; 2],
     unfused: [Device; 2],
-    /// Machine code, where the processor has it, and interpreted loops.
+    /// Machine code, if the processor supports it, and interpreted loops.
     loops: [Device; 2],
 }
 
@@ -73,7 +73,7 @@ pub(super) fn failure<E: ToString>(stage: impl Into<String>) -> impl FnOnce(E) -
 /// Runs all stages.
 ///
 /// # Errors
-/// The first that is wrong.
+/// With the first stage that fails.
 pub(super) fn check(subject: &Subject, devices: &Devices, counts: &mut Counts) -> Result<(), Failure> {
     let Subject { graph, leaves, tame } = subject;
     verify(graph).map_err(failure("the generator"))?;
@@ -81,14 +81,14 @@ pub(super) fn check(subject: &Subject, devices: &Devices, counts: &mut Counts) -
     expand_blocks(&mut expanded);
     let want = match evaluate(graph, &|kind| leaves.value(kind)) {
         Ok(want) => want,
-        // Passes may drop ops that trap, so this is no test of them.
+        // Passes may drop ops that trap, so traps are not compared after them.
         Err(trap) => {
             counts.trapped += 1;
             check_fusion(&expanded, leaves, &Err(trap), FLOAT64)?;
             return check_programs(&expanded, subject, devices, counts);
         }
     };
-    // What is left of a sum that cancels is rounding, the larger, the larger the terms.
+    // A sum that cancels leaves a rounding error in proportion to its terms.
     let absolute = if *tame { 1e-13 * largest(&expanded, leaves).max(1.0) } else { FLOAT64.absolute };
     let tolerance = Tolerance { absolute, ..FLOAT64 };
     check_fusion(&expanded, leaves, &Ok(want.clone()), tolerance)?;
@@ -97,7 +97,7 @@ pub(super) fn check(subject: &Subject, devices: &Devices, counts: &mut Counts) -
     check_programs(&passed, subject, devices, counts)
 }
 
-/// Runs the passes one by one, until a round changes nothing, and gives the last graph.
+/// Runs the passes one by one until a round changes nothing, and returns the last graph.
 fn check_passes(
     graph: &Graph,
     leaves: &Leaves,
@@ -143,7 +143,7 @@ fn check_fusion(
     Ok(())
 }
 
-/// Runs a graph on all devices for some steps.
+/// Runs several steps of a graph on all devices.
 fn check_programs(
     graph: &Graph,
     subject: &Subject,
@@ -192,14 +192,15 @@ fn check_programs(
                     break;
                 }
             }
-            // From the device's own values: a step may magnify the rounding of the one before.
+            // The next step starts from the device's own values, since a step may amplify the rounding of the
+            // previous one.
             leaves.advance(one);
         }
     }
     Ok(())
 }
 
-/// Checks every promise of the plan, and that its bytes are those that were allocated.
+/// Checks every guarantee of the plan, and that the allocated bytes are the planned ones.
 fn check_plan(graph: &Graph, program: &Program) -> Result<(), String> {
     let plan = program.plan();
     plan::verify(plan).map_err(|error| error.to_string())?;

@@ -1,9 +1,9 @@
-//! Random graphs through every stage, or on a GPU.
+//! Tests of random graphs in every stage, or on a GPU.
 //!
-//! In: a seed and a number of graphs. Out: nothing, or the graphs that some stage gets wrong, shrunk. Each
-//! number draws two graphs: one of any primitive, with NaNs, infinities, integers and traps, whose meaning is
-//! followed in float64; and a training step with tame numbers, which also runs in float32 and is compared
-//! with float64. On a GPU there is the training step alone: WGSL says little of NaN.
+//! In: a seed and a number of graphs. Out: nothing, or the graphs that fail in some stage, shrunk. Each
+//! number draws two graphs: one with any primitives, with NaN, infinities, integers and traps, which is
+//! evaluated in float64; and a training step with moderate numbers, which also runs in float32 and is
+//! compared with float64. On a GPU only the training step is tested, since WGSL guarantees little about NaN.
 
 mod check;
 mod on_device;
@@ -23,15 +23,15 @@ use std::time::{Duration, Instant};
 /// Time between two reports of progress.
 const PROGRESS: Duration = Duration::from_secs(10);
 
-/// Counts of the checked graphs, to see that they were not trivial.
+/// Statistics of the checked graphs, which show that they were not trivial.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     graphs: u64,
-    /// Graphs whose evaluation ends in a trap.
+    /// Number of graphs whose evaluation traps.
     trapped: u64,
-    /// Steps in float32.
+    /// Comparisons of steps in float32.
     compared: Compared,
-    /// Graphs that failed.
+    /// Number of graphs that failed.
     failed: u64,
 }
 
@@ -48,25 +48,24 @@ impl std::fmt::Display for Counts {
     }
 }
 
-/// Numbers after which a GPU is opened anew: it keeps the kernels of all programs, with what its driver made
-/// of them.
+/// Number of draws after which a GPU is opened again, since it keeps the compiled kernels of all programs.
 const RENEWED: u64 = 100;
 
-/// The code that is compared with the evaluator.
+/// The code under test.
 enum Target {
-    /// Every stage, up to programs on the CPU.
+    /// All stages, including programs on the CPU.
     Stages(Devices),
-    /// Every stage, with graphs of up to this many ops.
+    /// All stages, with graphs of up to this many ops.
     Deep(Devices, usize),
     /// Programs on one GPU.
     Gpu(Gpu),
 }
 
-/// A GPU that can be opened again.
+/// A GPU that can be reopened.
 struct Gpu {
     device: RefCell<Device>,
     open: Box<dyn Fn() -> Result<Device, String>>,
-    /// The options that chose it.
+    /// Options that selected it.
     options: String,
 }
 
@@ -77,7 +76,7 @@ impl Gpu {
 }
 
 impl Target {
-    /// Returns the target that options ask for.
+    /// Returns the target that the options request.
     ///
     /// # Errors
     /// When there is no such device.
@@ -136,7 +135,7 @@ impl Target {
         }
     }
 
-    /// Opens the GPU anew. One that cannot be opened any more stays, and fails with the next graph.
+    /// Opens the GPU again. If that fails, the old one stays, and the next graph fails.
     fn renew(&self) {
         if let Self::Gpu(gpu) = self
             && let Ok(device) = (gpu.open)()
@@ -195,16 +194,15 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
 
 /// An event of a run.
 enum Event<'a> {
-    /// A number's graphs were looked at.
+    /// The graphs of a number were checked.
     Drawn(u64, &'a Counts),
-    /// A graph fails; with its seed, the graph and what is wrong.
+    /// A graph failed; contains its seed, the graph and the failure.
     Shrinking(&'a str),
-    /// The same with the smallest graph that was found.
+    /// The same with the smallest failing graph.
     Failed(&'a str),
 }
 
-/// Checks the graphs of these numbers, until `report` says of a failure that it was the last one to look
-/// for.
+/// Checks the graphs of these numbers, until `report` returns that enough failures were found.
 fn run(
     target: &Target,
     seed: u64,
@@ -217,7 +215,7 @@ fn run(
         let drawn = Random::new(seed.wrapping_mul(0x1_0000_0001).wrapping_add(number << 32)).next();
         let options = target.options();
         let again = format!("again with: cargo xtask fuzz{options} --graphs 1 --seed {seed} --from {number}");
-        // Making a step differentiates and attaches an optimizer, so it can fail, too.
+        // Creating a step differentiates and attaches an optimizer, so it can fail, too.
         let failed = match catch(|| target.subjects(drawn)) {
             Ok(subjects) => check_all(target, &subjects, &again, &mut counts, report),
             Err(panic) => Some(format!("making a step: {panic}\n{again}")),
@@ -236,7 +234,7 @@ fn run(
     counts
 }
 
-/// Checks graphs one after the other; gives what is wrong with the first that fails.
+/// Checks graphs in turn, and returns the failure of the first that fails.
 fn check_all(
     target: &Target,
     subjects: &[Subject],
@@ -251,7 +249,7 @@ fn check_all(
                 "{}: {}\n{}\n{again}",
                 failure.stage, failure.message, subject.graph
             )));
-            // It may be lost.
+            // The device may be lost.
             target.renew();
             let fails = |subject: &Subject| {
                 target.check(subject, &mut before.clone()).is_err_and(|f| f.stage == failure.stage)
@@ -273,12 +271,12 @@ fn check_all(
 }
 
 thread_local! {
-    /// True if a panic of this thread is caught, and need not be printed.
+    /// True if a panic of this thread is caught, and not to be printed.
     static CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Hides the messages of panics that are caught: a panic is a failure like others, found again many times
-/// while its graph is shrunk.
+/// Hides the messages of panics that are caught. Such a panic is a failure like others, and is repeated many
+/// times while its graph is shrunk.
 fn hide_caught_panics() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -288,7 +286,7 @@ fn hide_caught_panics() {
     }));
 }
 
-/// Calls a function; its panic's message is an error.
+/// Calls a function, and turns a panic into an error with its message.
 fn catch<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     CAUGHT.set(true);
     let result = catch_unwind(AssertUnwindSafe(call));
@@ -321,7 +319,7 @@ mod tests {
     #[test]
     fn a_failure_is_shrunk_and_says_how_to_see_it_again() {
         let mut said = Vec::new();
-        // A device that gives no numbers.
+        // This device produces no numbers.
         let gpu = Gpu::new(|| Ok(Device::null()), " --device null".into());
         let target = Target::Gpu(gpu.expect("it is always there"));
         let counts = run(&target, 3, 7..20, &mut |event| {

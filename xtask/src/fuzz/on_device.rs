@@ -1,7 +1,7 @@
-//! A training step on a GPU, as it is and after the passes.
+//! Checks a training step on a GPU, before and after the passes.
 //!
-//! In: a step with tame numbers. Out: nothing, or which of the two graphs the GPU gets wrong. What the stages
-//! before make of a graph is not looked at here: `check` does that.
+//! In: a step with moderate numbers. Out: nothing, or which of the two graphs the GPU computes wrongly. The
+//! stages before are not checked here, but in `check`.
 
 use super::Counts;
 use super::check::{Failure, Subject, failure};
@@ -11,13 +11,13 @@ use gradloom_runtime::{Device, Program};
 use gradloom_testing::Leaves;
 use gradloom_testing::float32::compare_steps;
 
-/// Steps that a program runs.
+/// Number of steps that a program runs.
 const STEPS: usize = 2;
 
 /// Runs both graphs.
 ///
 /// # Errors
-/// The first that is wrong.
+/// With the first graph that fails.
 pub(super) fn check(subject: &Subject, device: &Device, counts: &mut Counts) -> Result<(), Failure> {
     let Subject { graph, leaves, .. } = subject;
     run("as it is", graph, leaves, device, counts)?;

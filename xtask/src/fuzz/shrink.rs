@@ -1,16 +1,16 @@
-//! A smaller graph that fails in the same stage.
+//! Shrinks a graph to a smaller one that fails in the same stage.
 
 use super::check::Subject;
 use gradloom_core::ir::{Graph, OpKind};
 use gradloom_core::passes::dce::dce;
 use gradloom_core::verify::verify;
 
-/// Drops outputs, updates and guards, and replaces ops by inputs, while the graph still fails.
+/// Removes outputs, updates and guards, and replaces ops by inputs, while the graph still fails.
 pub(super) fn shrink(subject: &Subject, fails: impl Fn(&Subject) -> bool) -> Graph {
     let mut best = subject.graph.clone();
     loop {
         let before = size(&best);
-        // What is behind a part that was dropped moves up to its number; the next round looks at it.
+        // The part after a removed one gets its number, and is tried in the next round.
         for part in 0.. {
             let Some(smaller) = without(&best, part) else { break };
             let fewer = size(&smaller) < size(&best) && verify(&smaller).is_ok();
@@ -31,7 +31,7 @@ fn size(graph: &Graph) -> usize {
     ops + graph.outputs.len() + graph.updates.len() + graph.guards.len()
 }
 
-/// Returns the graph without its part of this number: outputs first, then updates, guards, and ops from the
+/// Returns the graph without the part with this number: outputs first, then updates, guards, and ops from the
 /// last to the first.
 fn without(graph: &Graph, part: usize) -> Option<Graph> {
     let mut smaller = graph.clone();
@@ -61,7 +61,7 @@ fn without(graph: &Graph, part: usize) -> Option<Graph> {
     Some(without_unused_inputs(&dce(&smaller)))
 }
 
-/// Passes keep all inputs, because callers pass them.
+/// Removes inputs without uses, which the passes keep because callers supply them.
 fn without_unused_inputs(graph: &Graph) -> Graph {
     let mut graph = graph.clone();
     let mut used: Vec<_> = graph.entry_ops().flat_map(|(_, op)| op.operands.clone()).collect();

@@ -1,9 +1,9 @@
-//! Mutated texts of graphs through the whole compiler.
+//! Tests of mutated texts of graphs in the whole compiler.
 //!
-//! In: a seed, texts of graphs. Out: nothing, or the first text that makes something panic, disagree, or take
-//! too long. A text that is still a graph and verifies goes through passes, fusion, lowering and the plan; if
-//! it is small enough, it also runs, with machine code and interpreted. The text in work is in a file, so
-//! that one that ends the process can be seen.
+//! In: a seed, texts of graphs. Out: nothing, or the first text that causes a panic, a disagreement, or a
+//! timeout. A text that still parses and verifies goes through passes, fusion, lowering and the plan; a small
+//! graph also runs, as machine code and interpreted. The current text is written to a file first, so that one
+//! that ends the process can be found.
 
 mod mutate;
 
@@ -25,13 +25,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// The longest time that a text may take.
+/// Maximum time for a text.
 const TIME: Duration = Duration::from_secs(10);
-/// Graphs with larger values are planned, and not run.
+/// Graphs with larger values are planned but not run.
 const MOST_ELEMENTS: usize = 4096;
-/// Graphs with more ops, once blocks are expanded, are planned, and not run.
+/// Graphs with more ops after expanding blocks are planned but not run.
 const MOST_OPS: usize = 2000;
-/// Threads, each with texts of its own.
+/// Number of threads, each with its own texts.
 const WORKERS: u64 = 2;
 
 /// Runs `cargo xtask fuzz-text`.
@@ -81,7 +81,7 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
     failed.into_inner().expect("no panic holds it").map_or(Ok(()), Err)
 }
 
-/// Counts of texts by their result.
+/// Numbers of texts by result.
 #[derive(Default)]
 struct Counts {
     texts: AtomicU64,
@@ -105,10 +105,10 @@ impl std::fmt::Display for Counts {
     }
 }
 
-/// Returns the texts of a folder, in the order of their names.
+/// Returns the texts of a folder, sorted by name.
 ///
 /// # Errors
-/// When they cannot be read, or there are none.
+/// When they cannot be read, or the folder has none.
 fn corpus(folder: &Path) -> Result<Vec<Words>, String> {
     let read = |path: &PathBuf| {
         std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
@@ -165,7 +165,7 @@ fn work(
         }
         let mut random = Random::new(seed.wrapping_mul(0x1_0000_0001).wrapping_add(number << 32));
         let text = drawn(&mut random, corpus).mutated(&mut random, corpus);
-        // For the case that it ends the process.
+        // The file remains if the text ends the process.
         std::fs::write(&present, &text).map_err(|error| format!("{}: {error}", present.display()))?;
         let start = Instant::now();
         let checked = catch(|| check(&text, number, &devices, counts));
@@ -189,7 +189,7 @@ fn work(
     Ok(())
 }
 
-/// Draws a text to change: of the corpus, or of a random graph.
+/// Draws a text to mutate: from the corpus, or of a random graph.
 fn drawn(random: &mut Random, corpus: &[Words]) -> Words {
     match random.below(4) {
         0 => Words::of(&generate(random.next() % 5_000).to_string()),
@@ -214,7 +214,7 @@ fn check(text: &str, number: u64, devices: &Devices, counts: &Counts) -> Result<
     let (passed, _) = passes::run(graph.clone());
     verify(&passed).map_err(|error| format!("after the passes: {error}"))?;
     if !is_small(&graph) || !is_small(&passed) {
-        // Planned alone.
+        // This graph is only planned.
         let planned = Program::standalone(passed, &Device::null(), &|_| None);
         counts.loaded.fetch_add(u64::from(planned.is_ok()), Relaxed);
         return Ok(());
@@ -254,7 +254,7 @@ fn check(text: &str, number: u64, devices: &Devices, counts: &Counts) -> Result<
     Ok(())
 }
 
-/// Returns whether running a graph takes next to no time, even one that runs unused ops.
+/// Returns true if a graph runs in negligible time, even if its unused ops run.
 fn is_small(graph: &Graph) -> bool {
     if graph.values.iter().any(|(_, value)| value.ty.elements() > MOST_ELEMENTS) {
         return false;
@@ -292,7 +292,7 @@ mod tests {
         let counts = texts(0, 0..2_000);
         let of = |count: &AtomicU64| count.load(Relaxed);
         assert_eq!(of(&counts.texts), 2_000);
-        // Some must get far, or nothing was looked at.
+        // Some texts must pass the early stages, or nothing was tested.
         assert!(of(&counts.verified) > 200 && of(&counts.run) > 150, "{counts}");
         assert!(of(&counts.verified) < 1_900, "{counts}");
     }

@@ -1,4 +1,4 @@
-//! Everything that decides a run, resolved and checked; the run folder's `config.json`.
+//! Settings of a run, resolved and checked, and the run folder's `config.json`.
 
 use super::config_file;
 use super::options::{Options, Record};
@@ -16,19 +16,19 @@ use serde::Deserialize;
 /// The settings of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
-    /// Preset that the sizes began from, or [`INIT`].
+    /// Preset that determined the sizes, or [`INIT`].
     pub(crate) preset: String,
-    /// Absolute path of the model that the run began from, if from one.
+    /// Absolute path of the model that the run started from, if any.
     pub(crate) init: Option<String>,
     pub(crate) model: AnyConfig,
     pub(crate) tokenizer: TokenizerSource,
     pub(crate) data: DataSource,
     pub(crate) training: Training,
-    /// Adapters that are trained in place of the weights.
+    /// Adapters to train in place of the weights.
     pub(crate) lora: Option<Lora>,
 }
 
-/// Adapters of low rank.
+/// Low-rank adapters.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Lora {
     pub(crate) rank: usize,
@@ -37,7 +37,7 @@ pub(crate) struct Lora {
 }
 
 impl Lora {
-    /// Returns the adapters that the options ask for, for a model of these sizes.
+    /// Returns the adapters that the options request for a model of these sizes.
     fn of(options: &Options, model: &AnyConfig) -> Result<Option<Self>> {
         let Options { init, lora, lora_alpha, lora_targets, .. } = options;
         let Some(rank) = *lora else {
@@ -61,7 +61,7 @@ impl Lora {
         Ok(Some(Self { rank, alpha: lora_alpha.unwrap_or(rank as f64), targets }))
     }
 
-    /// Gives a model its adapters.
+    /// Adds the adapters to a model.
     pub(crate) fn attach(&self, model: &impl Module) -> Result<()> {
         let adapters = LowRank::new(self.rank).alpha(self.alpha);
         let adapters = self.targets.iter().fold(adapters, |all, target| all.targets(target.as_str()));
@@ -75,25 +75,25 @@ impl Lora {
 /// The tokenizer of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TokenizerSource {
-    /// Name that the user gave; `None` to choose by the data.
+    /// Name that the user gave; `None` if it depends on the data.
     pub(crate) given: Option<String>,
-    /// `bytes`, or the name of its file in the run's folder.
+    /// `bytes`, or the name of the tokenizer's file in the run's folder.
     pub(crate) name: String,
-    /// The fingerprint of a tokenizer that has a file.
+    /// Fingerprint of a tokenizer with a file.
     pub(crate) sha256: Option<String>,
 }
 
-/// The source of the text, with its fingerprint.
+/// Source of the text, with its fingerprint.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct DataSource {
-    /// Absolute paths and patterns; none for the built-in text.
+    /// Absolute paths and patterns; empty for the built-in text.
     pub(crate) paths: Vec<String>,
     pub(crate) files: usize,
     pub(crate) bytes: usize,
     pub(crate) sha256: String,
 }
 
-/// Numbers of the training.
+/// Hyperparameters and devices of the training.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Training {
     pub(crate) steps: u64,
@@ -101,64 +101,65 @@ pub(crate) struct Training {
     pub(crate) lr: f64,
     pub(crate) warmup: u64,
     pub(crate) weight_decay: f64,
-    /// Largest norm of all gradients; 0 for no clipping.
+    /// Maximum norm of all gradients; 0 for no clipping.
     pub(crate) clip: f64,
     pub(crate) seed: u64,
-    /// `None`: the CPU.
+    /// Device to run on; `None` is the CPU.
     pub(crate) device: Option<DeviceName>,
     /// Part of the name of a GPU.
     pub(crate) adapter: Option<String>,
-    /// Type in which products multiply; `None` is f32.
+    /// Type of matrix operands; `None` is f32.
     pub(crate) precision: Option<Precision>,
-    /// True if products are measured; `None`: false.
+    /// True if kernels are tuned; `None` is false.
     pub(crate) tune: Option<bool>,
-    /// `None`: as many as there are cores.
+    /// Number of threads; `None` is one for each core.
     pub(crate) threads: Option<usize>,
-    /// Bytes that a step may take; `None` for no limit.
+    /// Maximum memory of a step in bytes; `None` for no limit.
     pub(crate) memory_budget: Option<usize>,
     pub(crate) eval_every: u64,
-    /// `None`: as the time says.
+    /// Number of steps between savings; `None` to save by time.
     pub(crate) save_every: Option<u64>,
 }
 
-/// The current version of `config.json`.
+/// Current version of `config.json`.
 const FORMAT: u32 = 2;
 
-/// Steps between two measurements, at least, unless it is said. A measurement is eight passes forward at
-/// most, which are some three steps: so they take a small part of the time, and depend on no clock.
+/// Minimum number of steps between evaluations, unless the user set it. An evaluation has at most eight
+/// forward passes, as long as about three steps, so evaluations take a small part of the time. Their number
+/// does not depend on a clock.
 const LEAST_EVAL_EVERY: u64 = 80;
 
-/// Name in place of the preset, for a run that began from a model.
+/// Name in place of the preset for a run that started from a model.
 pub(crate) const INIT: &str = "init";
 
-/// Returns the steps, the batch and the learning rate that suit a preset.
+/// Returns the default steps, batch and learning rate of a preset.
 fn defaults(preset: &str) -> (u64, usize, f64) {
     match preset {
         "tiny" => (2000, 8, 2e-3),
         "small" => (5000, 32, 1e-3),
-        // What was learnt is lost at higher rates.
+        // Higher rates destroy the learnt weights.
         INIT => (1000, 8, 1e-4),
         _ => (10_000, 8, 3e-4),
     }
 }
 
-/// Returns the learning rate that suits a preset.
+/// Returns the default learning rate of a preset.
 pub(crate) fn default_lr(preset: &str) -> f64 {
     defaults(preset).2
 }
 
 impl Settings {
-    /// Settings of a new run; the data's fingerprint comes later.
+    /// Resolves the settings of a new run; the data's fingerprint is added later.
     pub(crate) fn resolve(options: &Options) -> Result<Self> {
         Self::of(options, from_preset(options)?)
     }
 
-    /// Settings of a new run that begins from a model of these sizes; `what` names it in a failure.
+    /// Resolves the settings of a new run that starts from a model of these sizes.
     pub(crate) fn begun_from(options: &Options, model: &AnyConfig) -> Result<Self> {
         Self::of(options, super::init::sizes(options, model.clone())?)
     }
 
-    /// Settings with a model of these sizes.
+    /// Resolves the settings with a model of these sizes.
     fn of(options: &Options, model: AnyConfig) -> Result<Self> {
         model.validate().map_err(|error| invalid_any(&error))?;
         let name = match &options.init {
@@ -204,8 +205,8 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Takes a tokenizer for the model: its vocabulary, unless bytes are taken because nothing was asked for,
-    /// where presets may have more. A model that is there already keeps its own.
+    /// Sets the tokenizer, and the model's vocabulary to the tokenizer's. Two vocabularies stay: that of an
+    /// existing model, and that of a preset if the user named no tokenizer and tokens are bytes.
     pub(crate) fn use_tokenizer(&mut self, tokenizer: &AnyTokenizer) -> Result<()> {
         let (name, sha256) = tokenizer.name_and_sha256();
         if self.init.is_none() && (name != BYTES || self.tokenizer.given.is_some()) {
@@ -216,12 +217,12 @@ impl Settings {
         self.check_batch()
     }
 
-    /// Returns the word for a token in losses.
+    /// Returns the unit of losses, `byte` or `token`.
     pub(crate) fn token_name(&self) -> &'static str {
         if self.tokenizer.name == BYTES { "byte" } else { "token" }
     }
 
-    /// Applies what may change between one part of a run and the next, and checks it.
+    /// Applies and checks the options that may change when a run is resumed.
     pub(crate) fn change(&mut self, options: &Options) -> Result<()> {
         let training = &mut self.training;
         set(&mut training.steps, options.steps);
@@ -251,8 +252,7 @@ impl Settings {
         self.check_batch()
     }
 
-    /// Checks that the largest tensor of a step is countable, with room for the rest of the arithmetic on
-    /// sizes.
+    /// Checks that the size of a step's largest tensor does not overflow in the arithmetic on sizes.
     fn check_batch(&self) -> Result<()> {
         let (batch, model) = (self.training.batch, &self.model);
         let widest = model.vocabulary().max(model.mlp_width()).max(model.context());
@@ -267,7 +267,7 @@ impl Settings {
         }
     }
 
-    /// Reads settings back.
+    /// Parses the settings of a `config.json`.
     pub(crate) fn parse(text: &str) -> std::result::Result<Self, String> {
         if let Some(found) = format_of(text).filter(|found| *found != FORMAT) {
             return Err(format!("format {found} is not the {FORMAT} of this gradloom"));
@@ -283,7 +283,7 @@ impl Settings {
             _ => from_preset(&options).map(|model| model.with_vocabulary(run.vocabulary)),
         };
         let settings = model.and_then(|model| Self::of(&options, model));
-        // The keys are called like the options.
+        // Keys have the names of options without dashes.
         let mut settings = settings.map_err(|failure| failure.message().replace("--", ""))?;
         settings.data = settings.recorded(&run);
         settings.tokenizer.name = run.tokenizer;
@@ -301,19 +301,19 @@ impl Settings {
         }
     }
 
-    /// Returns the text of `config.json`: every option, and `null` where one was left to gradloom.
+    /// Returns the text of `config.json`: every option, or `null` if it has a default.
     pub(crate) fn to_json(&self) -> String {
         serde_json::to_string_pretty(&self.options()).expect("settings are plain data") + "\n"
     }
 
-    /// Returns the options that lead to these settings.
+    /// Returns the options that resolve to these settings.
     fn options(&self) -> Options {
         let Self { preset, init, model, data, training, tokenizer, lora } = self.clone();
         let gpt2 = if let (AnyConfig::Gpt2(model), None) = (&model, &init) { Some(model) } else { None };
         Options {
             data: (!data.paths.is_empty()).then_some(data.paths),
             tokenizer: tokenizer.given,
-            // A model from `--init` has its own sizes: no preset, layers, heads or widths are recorded.
+            // A model from `--init` has its own sizes, so no preset, layers, heads or widths are recorded.
             preset: init.is_none().then_some(preset),
             layers: gpt2.map(|model| model.layers),
             heads: gpt2.map(|model| model.heads),
@@ -355,7 +355,7 @@ impl Settings {
     }
 }
 
-/// Returns the version that a text says it has, in any version of the format.
+/// Returns the format version of a text, which any version of the format has.
 fn format_of(text: &str) -> Option<u32> {
     #[derive(Deserialize)]
     struct Version {
@@ -383,8 +383,8 @@ impl Training {
             return Err(Failure::usage(format!("{flag} 0: must be at least 1")));
         }
         check_threads(self.threads)?;
-        // These become 32-bit numbers of the step, where a value may end as infinity or 0 that is neither
-        // here.
+        // These become 32-bit numbers in the step, where a finite nonzero value could overflow to infinity or
+        // underflow to 0.
         let numbers = [
             ("--lr", self.lr, "try 0.001"),
             ("--weight-decay", self.weight_decay, "0 turns it off"),
@@ -426,7 +426,7 @@ fn set<T: Copy>(value: &mut T, given: Option<T>) {
     }
 }
 
-/// Paths are kept absolute, so that a run can be resumed from another folder.
+/// Returns an absolute path, so that a run can be resumed from another folder.
 pub(crate) fn absolute(path: &str) -> String {
     std::path::absolute(path)
         .ok()
@@ -434,7 +434,7 @@ pub(crate) fn absolute(path: &str) -> String {
         .unwrap_or_else(|| path.to_string())
 }
 
-/// Returns the sizes that a preset and flags make.
+/// Returns the sizes of a preset, modified by flags.
 fn from_preset(options: &Options) -> Result<AnyConfig> {
     let name = options.preset.as_deref().unwrap_or("tiny");
     let preset = Preset::find(name).ok_or_else(|| {
@@ -452,7 +452,7 @@ fn from_preset(options: &Options) -> Result<AnyConfig> {
     Ok(AnyConfig::Gpt2(model))
 }
 
-/// Returns the failure for a wrong size of any model.
+/// Returns the failure of invalid sizes of any model.
 pub(crate) fn invalid_any(error: &AnyConfigError) -> Failure {
     match error {
         AnyConfigError::Gpt2(error) => invalid_model(error),
@@ -462,14 +462,14 @@ pub(crate) fn invalid_any(error: &AnyConfigError) -> Failure {
     }
 }
 
-/// Returns the failure for a wrong size, told by its flags.
+/// Returns the failure of invalid sizes, named by their flags.
 pub(crate) fn invalid_model(error: &ConfigError) -> Failure {
     let flags = match error {
         ConfigError::Zero { field } => format!("--{} 0", field.replace('_', "-")),
         ConfigError::HeadsDoNotDivideWidth { width, heads } => format!("--width {width} --heads {heads}"),
         ConfigError::Dropout { dropout } => format!("--dropout {dropout}"),
         ConfigError::TooLarge { sizes, .. } => {
-            // The vocabulary is the tokenizer's or the preset's: there is no flag for it.
+            // The vocabulary is the tokenizer's or the preset's, and has no flag.
             let flags = sizes.iter().filter(|(field, _)| *field != "vocabulary");
             let flags: Vec<String> =
                 flags.map(|(field, size)| format!("--{} {size}", field.replace('_', "-"))).collect();

@@ -1,4 +1,4 @@
-//! The loop: steps, measurements, and how it ends.
+//! The training loop: steps, evaluations, and the end of a run.
 
 use super::begin::Run;
 use super::interrupt;
@@ -20,7 +20,7 @@ use gradloom_models::language_model::LanguageModel;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Makes the steps that are left, then writes the run's final files.
+/// Runs the remaining steps, then writes the run's final files.
 pub(super) fn train(run: Run, debug_nan: bool) -> Result<()> {
     let Run { files, data, tokenizer, train, evaluator, writer, spare, steps } = run;
     let training = &files.settings.training;
@@ -38,11 +38,11 @@ pub(super) fn train(run: Run, debug_nan: bool) -> Result<()> {
     let result = course.go(&data);
     course.progress.clear();
     let is_done = course.steps == training.steps;
-    // The last state is written meanwhile.
+    // The last state is written at the same time.
     let result = result.and_then(|()| if is_done { course.sample(&tokenizer).map(Some) } else { Ok(None) });
     let settled = course.timed(|spent| &mut spent.saving, |course| course.saving.settle());
     course.progress.finish(course.steps);
-    // Of two failures the first one tells more.
+    // The first of two failures is more informative.
     let result = result.and_then(|text| settled.map(|()| text));
     let result = result.and_then(|text| text.map_or(Ok(()), |text| finish(&files, &text)));
     let reason = match &result {
@@ -61,24 +61,24 @@ pub(super) fn train(run: Run, debug_nan: bool) -> Result<()> {
     Ok(())
 }
 
-/// A run that makes its steps.
+/// A run in progress.
 struct Course {
     files: Arc<Files>,
     train: ModelTrain,
     evaluator: Evaluator,
     progress: Progress,
     saving: Saving,
-    /// Steps that were made.
+    /// Number of completed steps.
     steps: u64,
-    /// The last step after which the held-out loss was found finite.
+    /// Last step after which the held-out loss was finite.
     proven: u64,
-    /// The last step, as long as it is not recorded.
+    /// The last step, until it is recorded.
     made: Option<Made>,
-    /// True if a step whose loss is not finite is searched for the op that caused it.
+    /// True if the op that caused a non-finite loss should be searched for.
     debug_nan: bool,
 }
 
-/// A step that was made.
+/// A completed step.
 struct Made {
     row: Measurement,
     gradient_norm: Option<f32>,
@@ -86,12 +86,12 @@ struct Made {
 }
 
 impl Course {
-    /// Steps until the end or an interruption, and lets the last state be saved.
+    /// Runs steps until the end or an interruption, and starts saving the last state.
     fn go(&mut self, data: &Split) -> Result<()> {
         let result = self.make_steps(data);
         let recorded = self.record();
         result.and(recorded)?;
-        // No step follows that could prove it.
+        // No further step could show that the state is good.
         if self.proven != self.steps {
             self.held_out()?;
         }
@@ -116,8 +116,8 @@ impl Course {
                 lr: schedule.at(0),
             })?;
         }
-        // A GPU computes a step while the one before is recorded and the next batch drawn. The processor
-        // would only record it later.
+        // A GPU computes a step while the previous one is recorded and the next batch is drawn. On the CPU,
+        // this would only delay recording.
         let is_beside = self.train.session().device().is_gpu();
         let mut drawn = batches.draw(self.steps, &data.training);
         while self.steps < training.steps && !interrupt::asked() {
@@ -130,7 +130,7 @@ impl Course {
             let step = step?;
             let loss = step.loss().or_else(|error| Err(self.failed(error, (&ids, &targets))?))?;
             let took = began.elapsed();
-            // This loss came from the state before the step.
+            // This loss was computed from the state before the step.
             self.saving.proven();
             self.steps += 1;
             self.progress.step(self.steps, loss, took);
@@ -159,7 +159,7 @@ impl Course {
         Ok(())
     }
 
-    /// Does something and counts its time.
+    /// Runs a function and adds its time to a part of the total.
     fn timed<T>(&mut self, part: fn(&mut Spent) -> &mut Duration, f: impl FnOnce(&mut Self) -> T) -> T {
         let began = Instant::now();
         let result = f(self);
@@ -167,7 +167,7 @@ impl Course {
         result
     }
 
-    /// Copies the state, to be saved once it is proven.
+    /// Copies the state, which is saved once a finite loss is computed from it.
     fn hold(&mut self) -> Result<()> {
         self.timed(
             |spent| &mut spent.saving,
@@ -175,7 +175,7 @@ impl Course {
         )
     }
 
-    /// Writes down the last step, if it was not.
+    /// Records the last step, unless it is recorded already.
     fn record(&mut self) -> Result<()> {
         let Some(Made { row, gradient_norm, tokens_per_s }) = self.made.take() else { return Ok(()) };
         let Measurement { step, held_out, lr: learning_rate, .. } = row;
@@ -202,11 +202,11 @@ impl Course {
                 None => tell!("on the CPU, op by op, the step is finite: the device computes otherwise"),
             }
         }
-        // The step took no effect, so it does not count among those made.
+        // The step had no effect, so it does not count as completed.
         Ok(self.saving.diverged(self.steps, self.steps + 1, what))
     }
 
-    /// Returns the held-out loss of the weights as they are, which is finite.
+    /// Returns the held-out loss of the current weights, or an error if it is not finite.
     fn held_out(&mut self) -> Result<f32> {
         let loss = self.timed(|spent| &mut spent.evaluation, |course| course.evaluator.loss())?;
         if !loss.is_finite() {
@@ -216,13 +216,13 @@ impl Course {
         Ok(loss)
     }
 
-    /// Lets the model write the text at the end.
+    /// Generates the text at the end.
     fn sample(&mut self, tokenizer: &AnyTokenizer) -> Result<String> {
         self.timed(|spent| &mut spent.sample, |course| sample(&course.train, &course.files, tokenizer))
     }
 }
 
-/// Lets the model write a text.
+/// Generates a text.
 fn sample(train: &ModelTrain, files: &Files, tokenizer: &AnyTokenizer) -> Result<String> {
     const TOKENS: usize = 400;
     let sampling = Sampling { temperature: 0.8, seed: files.settings.training.seed, ..Sampling::default() };

@@ -1,4 +1,4 @@
-//! Whole runs whose states are written by a thread that the tests hold, watch or let fail.
+//! Tests of whole runs whose states are written by a thread that the tests block, observe or let fail.
 
 use super::begin::{Run, create, resume};
 use super::options::Options;
@@ -13,7 +13,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Returns a run of a model that trains in a moment, whose states are written so.
+/// Starts a run of a tiny model, whose states are written by `write`.
 fn begun(
     out: &Path,
     steps: u64,
@@ -36,7 +36,7 @@ fn begun(
     Run { writer: writer_by(write).unwrap(), ..create(&options, false).unwrap() }
 }
 
-/// Steps in a run's `metrics.csv`.
+/// Returns the number of steps in a run's `metrics.csv`.
 fn steps_made(run: &Path) -> u64 {
     let rows = fs::read_to_string(run.join("metrics.csv")).unwrap();
     rows.matches('\n').count().saturating_sub(2) as u64
@@ -55,7 +55,7 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// A write that does not end stands in the way of no step but one whose state would be the second in memory.
+/// Tests that a write that does not end delays only the step whose state would be the second in memory.
 #[test]
 fn steps_go_on_while_a_state_is_written() {
     let folder = tempfile::tempdir().unwrap();
@@ -76,7 +76,7 @@ fn steps_go_on_while_a_state_is_written() {
     wait_until("the steps up to the next saving", || counted() == (40, 1, 1));
     assert_eq!(saved_step(&out), 0);
     go.send(()).unwrap();
-    // The write of step 40's state blocks, too; only the final state has to wait for it.
+    // Writing step 40's state blocks too, but only the final state has to wait for it.
     wait_until("all steps", || counted() == (59, 2, 1));
     assert_eq!(saved_step(&out), 20);
     assert!(!training.is_finished(), "the last state is not saved yet");
@@ -85,7 +85,7 @@ fn steps_go_on_while_a_state_is_written() {
     assert_eq!((counted(), saved_step(&out)), ((59, 3, 0), 59));
 }
 
-/// A state that is written while later steps run is that of its own step.
+/// Tests that a state written while later steps run is that of its own step.
 #[test]
 fn every_saved_state_leads_to_the_same_end() {
     let folder = tempfile::tempdir().unwrap();
@@ -127,8 +127,8 @@ fn a_state_that_cannot_be_written_ends_the_run_and_leaves_the_one_before() {
     assert!(steps_made(&out) <= 15, "it surfaces at the next saving at the latest");
 }
 
-/// If the time decides when to save, no state is due while one is being written, and the last state is
-/// saved all the same.
+/// Tests that no state is due by time while one is being written, and that the last state is saved in any
+/// case.
 #[test]
 fn by_default_the_last_state_is_saved_and_those_that_the_time_allows() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
-//! Small changes of a text of a graph, most of which leave something that can be read.
+//! Small mutations of a graph's text, most of which can still be parsed.
 
 use gradloom_testing::Random;
 
-/// Numbers at the edges of what things hold.
+/// Boundary values of the types.
 const NUMBERS: [&str; 22] = [
     "0",
     "1",
@@ -28,7 +28,7 @@ const NUMBERS: [&str; 22] = [
     "18446744073709551615",
 ];
 
-/// Words that the grammar knows, beside those of the texts.
+/// Words of the grammar besides those in the texts.
 const WORDS: [&str; 16] = [
     "f32",
     "i32",
@@ -48,7 +48,7 @@ const WORDS: [&str; 16] = [
     "\"x\"",
 ];
 
-/// Names of ops that take and give the same types as each other.
+/// Groups of ops with the same operand and result types.
 const ALIKE: [&[&str]; 6] = [
     &[
         "neg", "abs", "sign", "floor", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "sin", "cos", "tanh",
@@ -61,7 +61,7 @@ const ALIKE: [&[&str]; 6] = [
     &["f32", "i32", "u32", "bool"],
 ];
 
-/// A text as words, numbers, and what stands between.
+/// A text as a list of words, numbers, and the separators between them.
 #[derive(Clone)]
 pub(super) struct Words(Vec<String>);
 
@@ -80,7 +80,7 @@ impl Words {
         Self(words)
     }
 
-    /// Returns the text with a few changes.
+    /// Returns the text with a few mutations.
     pub(super) fn mutated(mut self, random: &mut Random, corpus: &[Words]) -> String {
         for _ in 0..1 + random.below(3) {
             if !self.0.is_empty() {
@@ -94,7 +94,7 @@ impl Words {
         self.0[at].starts_with(|c: char| c.is_ascii_digit())
     }
 
-    /// Returns the place of a word for which `wanted` holds, from a random one on.
+    /// Returns the position of a word for which `wanted` is true, searching from a random one.
     fn find(&self, random: &mut Random, wanted: impl Fn(usize) -> bool) -> Option<usize> {
         let start = random.below(self.0.len());
         (start..self.0.len()).chain(0..start).find(|&at| wanted(at))
@@ -104,7 +104,7 @@ impl Words {
         let at = random.below(self.0.len());
         let number = |words: &Self, random: &mut Random| words.find(random, |at| words.is_number(at));
         match random.below(12) {
-            // One number, most often an extent, a position, or the number of a value.
+            // Replace one number: most often an extent, a position, or the number of a value.
             0 | 1 => {
                 if let Some(at) = number(self, random) {
                     self.0[at] = random.pick(&NUMBERS).to_string();
@@ -118,7 +118,7 @@ impl Words {
                     self.0[at] = near.to_string();
                 }
             }
-            // The same number everywhere: shapes go on fitting.
+            // Replace a number everywhere, so that shapes still match.
             3 | 4 => {
                 if let Some(at) =
                     self.find(random, |at| self.is_number(at) && at > 0 && self.0[at - 1] != "%")
@@ -131,7 +131,7 @@ impl Words {
                     }
                 }
             }
-            // Another operand.
+            // Replace an operand by another one.
             5 | 6 => {
                 let is_value = |at: usize| at > 0 && self.0[at - 1] == "%";
                 let pair = (self.find(random, is_value), self.find(random, is_value));
@@ -139,7 +139,7 @@ impl Words {
                     self.0[to] = self.0[from].clone();
                 }
             }
-            // Another op or dtype.
+            // Replace an op or a dtype.
             7 | 8 => {
                 let class = random.pick(&ALIKE);
                 if let Some(at) = self.find(random, |at| class.contains(&self.0[at].as_str())) {
@@ -165,7 +165,7 @@ impl Words {
         }
     }
 
-    /// Drops a line, or writes it elsewhere, too.
+    /// Removes, moves or copies a line.
     fn change_lines(&mut self, random: &mut Random) {
         let text = self.0.concat();
         let mut lines: Vec<&str> = text.lines().collect();
