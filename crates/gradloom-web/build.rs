@@ -1,5 +1,5 @@
-//! Writes what TypeScript sees of the compiler, as Rust that reads it and as TypeScript: the table of ops,
-//! and schedules, initial values and optimizers.
+//! Generates the interface to TypeScript, as Rust code that reads it and as TypeScript modules: the table of
+//! ops, and schedules, initial values and optimizers.
 
 #[path = "table/mod.rs"]
 mod table;

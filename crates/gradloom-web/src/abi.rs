@@ -1,8 +1,9 @@
-//! The functions that a script calls.
+//! Functions called by the script.
 //!
-//! In and out: numbers; bytes by address and length in the module's memory. A function that can fail gives
-//! -1, and leaves an error as JSON where [`output_ptr`] says. Always holds: one thread calls them, so the
-//! state is one value; others there may be only to compute. The names are exported from the module alone.
+//! In and out: numbers; bytes by address and length in the module's memory. A function that fails returns -1,
+//! and leaves the error as JSON at [`output_ptr`]. Always holds: a single thread calls these functions, so
+//! the state is one value; other threads only compute. These names are exported only from the WebAssembly
+//! module.
 
 #![allow(clippy::missing_safety_doc)]
 
@@ -22,8 +23,8 @@ struct Module {
 }
 
 thread_local! {
-    // Never freed, as the module is there until the page is gone; so it can be borrowed by one function, not
-    // by a copy of it in each export.
+    // Leaked, since the module exists as long as the page. A `'static` reference lets one function return the
+    // borrow, instead of a copy of the code in each export.
     static MODULE: &'static RefCell<Module> = {
         #[cfg(target_arch = "wasm32")]
         watch_panics();
@@ -37,18 +38,18 @@ unsafe extern "C" {
     fn panic(message: *const u8, length: usize);
 }
 
-/// Passes the message of a panic to the script, before the module stops.
+/// Passes the message of a panic to the script before the module stops.
 #[cfg(target_arch = "wasm32")]
 fn watch_panics() {
     std::panic::set_hook(Box::new(|info| {
         let message = info.to_string();
-        // SAFETY: the script reads the text before it returns.
+        // SAFETY: the script reads the message before it returns.
         unsafe { panic(message.as_ptr(), message.len()) };
     }));
 }
 
-/// Runs what libc has to do first: it makes a thread of the caller. That something calls the constructors
-/// says that the module is no program of a single call, which would end after each.
+/// Initialises libc, which registers the caller as a thread. Calling the constructors explicitly marks the
+/// module as a library; otherwise the linker would initialise and end the program in each export.
 #[cfg(target_os = "wasi")]
 #[unsafe(no_mangle)]
 pub extern "C" fn _initialize() {
@@ -56,7 +57,7 @@ pub extern "C" fn _initialize() {
         fn __wasi_init_tp();
         fn __wasm_call_ctors();
     }
-    // SAFETY: the script calls it once, before anything else.
+    // SAFETY: the script calls this once, before any other function.
     unsafe {
         __wasi_init_tp();
         __wasm_call_ctors();
@@ -67,14 +68,14 @@ fn module() -> RefMut<'static, Module> {
     MODULE.with(|module| module.borrow_mut())
 }
 
-/// Returns an id, or -1 with the error as output.
+/// Returns an id, or -1 with the error as the output.
 fn answer(f: impl FnOnce(&mut Module) -> Result<usize>) -> i32 {
     let mut module = module();
     let result = f(&mut module);
     module.answer(result)
 }
 
-/// Returns 0 with a text as output, or -1 with the error.
+/// Returns 0 with a text as the output, or -1 with the error.
 fn tell(f: impl FnOnce(&mut Module) -> Result<String>) -> i32 {
     let mut module = module();
     let result = f(&mut module);
@@ -100,14 +101,16 @@ impl Module {
     }
 }
 
+/// Returns `count` elements at an address.
+///
 /// # Safety
-/// There are so many elements at the address, and the script changes them only between calls.
+/// `at` must point to `count` elements, which the script changes only between calls.
 unsafe fn slice<'a, T>(at: *const T, count: usize) -> &'a [T] {
-    // SAFETY: the caller says so; no elements may be at any address.
+    // SAFETY: guaranteed by the caller. Without elements, the address may be anything.
     if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(at, count) } }
 }
 
-/// Allocates room for bytes, aligned by 8.
+/// Allocates `bytes` bytes, aligned to 8. Returns null if there is not enough memory.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn alloc(bytes: usize) -> *mut u64 {
     let mut room = Vec::new();
@@ -118,35 +121,35 @@ pub extern "C" fn alloc(bytes: usize) -> *mut u64 {
     Box::leak(room.into_boxed_slice()).as_mut_ptr()
 }
 
-/// Gives room back.
+/// Frees an allocation.
 ///
 /// # Safety
-/// It is from [`alloc`], of so many bytes.
+/// `at` must be from [`alloc`] with the same `bytes`.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn dealloc(at: *mut u64, bytes: usize) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(at, bytes.div_ceil(8))) });
 }
 
-/// Returns the address of the last call's output.
+/// Returns the address of the output of the last call.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn output_ptr() -> *const u8 {
     module().output.as_ptr()
 }
 
-/// Returns the number of bytes of the output.
+/// Returns the length of the output in bytes.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn output_len() -> usize {
     module().output.len()
 }
 
-/// Interns a text.
+/// Interns a text and returns its id.
 ///
 /// # Safety
-/// There are so many bytes.
+/// `at` must point to `bytes` bytes.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn text(at: *const u8, bytes: usize) -> i32 {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let text = String::from_utf8_lossy(unsafe { slice(at, bytes) }).into_owned();
     answer(|module| {
         let texts = &mut module.commands.texts;
@@ -158,13 +161,13 @@ pub unsafe extern "C" fn text(at: *const u8, bytes: usize) -> i32 {
     })
 }
 
-/// Interns f32 elements.
+/// Stores f32 elements and returns their id.
 ///
 /// # Safety
-/// There are so many bytes.
+/// `at` must point to `bytes` bytes.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn blob(at: *const u8, bytes: usize) -> i32 {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let elements: Arc<[f32]> = unsafe { slice(at, bytes) }
         .chunks_exact(4)
         .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
@@ -175,19 +178,18 @@ pub unsafe extern "C" fn blob(at: *const u8, bytes: usize) -> i32 {
     })
 }
 
-/// Runs a command: see `commands.rs`.
+/// Runs a command; see `commands.rs`.
 ///
 /// # Safety
-/// There are so many numbers.
+/// `at` must point to `count` numbers.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn command(code: u32, at: *const f64, count: usize) -> i32 {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let numbers = unsafe { slice(at, count) };
     answer(|module| module.commands.run(code, numbers))
 }
 
-/// Describes the type of a tensor of the open trace: returns its rank; the output is dtype and extents as
-/// u32s.
+/// Returns the rank of a tensor of the open trace; the output is its dtype and extents as u32.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn describe(tensor: usize) -> i32 {
     answer(|module| {
@@ -204,13 +206,13 @@ pub extern "C" fn describe(tensor: usize) -> i32 {
     })
 }
 
-/// Forgets texts, blobs, models and traces, but no sessions and programs.
+/// Drops texts, blobs, the model and traces, but no sessions and programs.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn reset() {
     module().commands = Commands::default();
 }
 
-/// Gives back a trace (kind 0), a program (1) or a session (2).
+/// Drops a trace (kind 0), a program (1) or a session (2).
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn release(kind: u32, id: usize) {
     let mut module = module();
@@ -224,41 +226,42 @@ pub extern "C" fn release(kind: u32, id: usize) {
 /// Sets the limits of the GPU.
 ///
 /// # Safety
-/// There are so many numbers.
+/// `at` must point to `count` numbers.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn limits(at: *const f64, count: usize) -> i32 {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let list = unsafe { slice(at, count) };
     answer(|module| module.sessions.limit(&mut Arguments::new(&module.commands, 0, list)))
 }
 
-/// Sets how many threads programs on the CPU take, this one included; before the first session.
+/// Sets the number of threads for programs on the CPU, including the calling one. Must precede the first
+/// session.
 #[cfg(feature = "cpu")]
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn threads(count: usize) {
     module().sessions.threads = count;
 }
 
-/// Opens a session over the current model.
+/// Opens a session on the current model and returns its id.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn session(seed_low: u32, seed_high: u32, device: u32, precision: u32) -> i32 {
     let seed = u64::from(seed_low) | u64::from(seed_high) << 32;
     answer(|module| module.sessions.open(&module.commands, seed, device, precision))
 }
 
-/// Takes a trace: a program is made of it once.
+/// Takes a trace, which can be compiled only once.
 fn trace(module: &mut Module, id: usize) -> Result<crate::commands::Trace> {
     let trace = module.commands.traces.get_mut(id).and_then(Option::take);
     trace.ok_or_else(|| Error::new(ErrorKind::Internal, "there is no such trace"))
 }
 
-/// Compiles a training program; the numbers say the optimizer.
+/// Compiles a training program with the optimizer that the numbers encode.
 ///
 /// # Safety
-/// There are so many numbers.
+/// `at` must point to `count` numbers.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn train(session: usize, of: usize, at: *const f64, count: usize) -> i32 {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let list = unsafe { slice(at, count) };
     answer(|module| {
         let trace = trace(module, of)?;
@@ -275,7 +278,8 @@ pub extern "C" fn forward(session: usize, of: usize) -> i32 {
     })
 }
 
-/// Returns the number under which the script knows a program's kernels; -1 without an error if it does not.
+/// Returns the number by which the script refers to a program's kernels, or -1 without an error if there is
+/// none.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn described(program: usize) -> i32 {
     module().sessions.described(program).ok().flatten().map_or(-1, |number| number as i32)
@@ -284,33 +288,33 @@ pub extern "C" fn described(program: usize) -> i32 {
 /// Sets the data of an input.
 ///
 /// # Safety
-/// There are so many bytes.
+/// `at` must point to `bytes` bytes.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn feed(program: usize, input: usize, at: *const u8, bytes: usize) -> i32 {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let bytes = unsafe { slice(at, bytes) };
     answer(|module| module.sessions.feed(program, input, bytes))
 }
 
-/// Queues a step of training, or a run of a forward program.
+/// Queues a training step, or a run of a forward program, and returns the step's id.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn step(program: usize) -> i32 {
     answer(|module| module.sessions.step(program))
 }
 
-/// Returns the ticket of a step's results; -1 if they are there.
+/// Returns the ticket of a step's results, or -1 if they have arrived.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn ticket(step: usize) -> i32 {
     module().sessions.ticket(step).ok().flatten().map_or(-1, |ticket| ticket as i32)
 }
 
-/// Takes a step's results.
+/// Accepts the results of a step.
 ///
 /// # Safety
-/// There are so many bytes.
+/// `at` must point to `bytes` bytes.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn deliver(step: usize, at: *const u8, bytes: usize) -> i32 {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let bytes = unsafe { slice(at, bytes) }.to_vec();
     answer(|module| module.sessions.deliver(step, bytes))
 }
@@ -321,42 +325,42 @@ pub extern "C" fn result(step: usize) -> i32 {
     tell(|module| module.sessions.result(step))
 }
 
-/// Forgets a step.
+/// Drops a step.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn drop_step(step: usize) {
     module().sessions.drop_step(step);
 }
 
-/// Sets the learning rate: whether its schedule is counted from the next step on, and the schedule.
+/// Sets the learning rate from two arguments: whether the schedule starts at the next step, and the schedule.
 ///
 /// # Safety
-/// There are so many numbers.
+/// `at` must point to `count` numbers.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn rate(program: usize, at: *const f64, count: usize) -> i32 {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let list = unsafe { slice(at, count) };
     answer(|module| module.sessions.rate(program, &mut Arguments::new(&module.commands, 0, list)))
 }
 
-/// Returns the learning rate of the next step; NaN for a program that does not train.
+/// Returns the learning rate of the next step, or NaN if the program does not train.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn lr(program: usize) -> f64 {
     module().sessions.lr(program).unwrap_or(f64::NAN)
 }
 
-/// Steps that a training program attempted; NaN for a program that does not train.
+/// Returns the number of steps that a training program attempted, or NaN if the program does not train.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn attempted(program: usize) -> f64 {
     module().sessions.attempted(program).map_or(f64::NAN, |steps| steps as f64)
 }
 
-/// Goes on counting attempted steps from here.
+/// Sets the number of attempted steps.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn count_from(program: usize, steps: f64) -> i32 {
     answer(|module| module.sessions.count_from(program, steps as u64))
 }
 
-/// Returns a trace, of which no program was made yet, as JSON.
+/// Returns a trace that has not been compiled, as JSON.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn graph(of: usize) -> i32 {
     tell(|module| {
@@ -366,26 +370,26 @@ pub extern "C" fn graph(of: usize) -> i32 {
     })
 }
 
-/// Returns the places of parameters and states, as JSON.
+/// Returns the locations of parameters and states, as JSON.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn store(session: usize) -> i32 {
     tell(|module| module.sessions.store(session))
 }
 
-/// Replaces parameters and states: triples of a text, an address and a number of bytes.
+/// Replaces parameters and states, given as triples of a text's id, an address and a number of bytes.
 ///
 /// # Safety
-/// There are so many triples, and at each address so many bytes.
+/// `at` must point to `count` triples, and each address to its number of bytes.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn upload(session: usize, strict: u32, at: *const u32, count: usize) -> i32 {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let triples = unsafe { slice(at, 3 * count) };
     answer(|module| {
         let mut given = Vec::with_capacity(count);
         for triple in triples.chunks_exact(3) {
             let name = module.commands.texts.get(triple[0] as usize);
             let name = name.ok_or_else(|| Error::new(ErrorKind::Internal, "there is no such text"))?;
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             given
                 .push((name.as_str(), unsafe { slice(triple[1] as usize as *const u8, triple[2] as usize) }));
         }
@@ -393,33 +397,33 @@ pub unsafe extern "C" fn upload(session: usize, strict: u32, at: *const u32, cou
     })
 }
 
-/// Makes initial values of a session that were left out, unless the script gives all parameters now.
+/// Computes the initial values of a session that were deferred, unless the script will set all parameters.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn fill(session: usize, is_given: u32) -> i32 {
     answer(|module| module.sessions.fill(session, is_given != 0))
 }
 
-/// Sets parts of a session back: of the sum `parts`, 1 is the parameters, 2 the model's states, 4 the
-/// optimizer.
+/// Resets parts of a session. `parts` is a sum of 1 for the parameters, 2 for the model's states, and 4 for
+/// the optimizer.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn reset_session(session: usize, parts: u32) -> i32 {
     answer(|module| module.sessions.reset(session, [1, 2, 4].map(|part| parts & part != 0)))
 }
 
-/// Looks at a program: 0 the graph as traced, 1 after the passes, 2 the plan as JSON, 3 kernels as JSON, 4
-/// numbers as JSON, 5 unused parameters as JSON.
+/// Returns a view of a program: 0 the graph as traced, 1 the graph after the passes, 2 the plan as JSON, 3
+/// the kernels as JSON, 4 statistics as JSON, 5 unused parameters as JSON.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn inspect(program: usize, what: u32) -> i32 {
     tell(|module| module.sessions.inspect(program, what))
 }
 
-/// Says that the GPU is lost.
+/// Reports that the GPU is lost.
 ///
 /// # Safety
-/// There are so many bytes.
+/// `at` must point to `bytes` bytes.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn lose(at: *const u8, bytes: usize) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let why = String::from_utf8_lossy(unsafe { slice(at, bytes) });
     module().sessions.lose(&why);
 }

@@ -1,4 +1,4 @@
-//! Arguments of a command: numbers in order, of which each op takes as many as it needs.
+//! Arguments of a command: numbers in order, of which each op reads as many as it needs.
 
 use crate::commands::Commands;
 use gradloom_core::decimal::Decimal;
@@ -8,14 +8,14 @@ use gradloom_core::trace::{Operand, Tensor};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The unread numbers of a command, and the tables that they point into.
+/// The unread numbers of a command, and the tables that they index.
 pub(crate) struct Arguments<'a> {
     pub(crate) commands: &'a Commands,
     code: u32,
     rest: &'a [f64],
 }
 
-/// A tensor, or a number beside one.
+/// A tensor, or a number in its place.
 #[derive(Clone, Copy)]
 pub(crate) enum Either {
     Tensor(Tensor),
@@ -43,7 +43,8 @@ impl<'a> Arguments<'a> {
         Self { commands, code, rest }
     }
 
-    /// Returns the error for a misuse of the interface between the languages, which is a bug of the face.
+    /// Returns the error for a misuse of the interface between the languages, which is a bug in the
+    /// TypeScript part.
     fn misuse(&self, what: &str) -> Error {
         Error::new(ErrorKind::Internal, format!("command {}: {what}", self.code))
     }
@@ -73,7 +74,7 @@ impl<'a> Arguments<'a> {
         Ok(number as i64)
     }
 
-    /// Reads a whole number that is not negative: an extent, an index, a count.
+    /// Reads a non-negative integer: an extent, an index, a count.
     pub(crate) fn index(&mut self) -> Result<usize> {
         let number = self.bytes()?;
         let error = || {
@@ -82,7 +83,7 @@ impl<'a> Arguments<'a> {
         usize::try_from(number).map_err(|_| error().help("an extent has at most 2^31 - 1 elements"))
     }
 
-    /// Reads a number of bytes, which may be more than the module's own memory has.
+    /// Reads a number of bytes, which may exceed the module's own address space.
     pub(crate) fn bytes(&mut self) -> Result<u64> {
         let number = self.integer()?;
         let error =
@@ -90,8 +91,7 @@ impl<'a> Arguments<'a> {
         u64::try_from(number).map_err(|_| error())
     }
 
-    /// Reads a number of bytes or of invocations that a device grants, cut to the greatest that this module
-    /// can count.
+    /// Reads a device limit in bytes or invocations, clamped to the maximum of this module's integers.
     pub(crate) fn granted(&mut self) -> Result<u64> {
         Ok(self.number()?.clamp(0.0, f64::from(u32::MAX)) as u64)
     }
@@ -105,12 +105,12 @@ impl<'a> Arguments<'a> {
         DTYPES.get(number).copied().ok_or_else(|| self.misuse("there is no such dtype"))
     }
 
-    /// Reads an optional number: NaN stands for none.
+    /// Reads an optional number; NaN means `None`.
     pub(crate) fn optional(&mut self) -> Result<Option<f64>> {
         Ok(Some(self.number()?).filter(|number| !number.is_nan()))
     }
 
-    /// Reads an optional whole number: NaN stands for none.
+    /// Reads an optional integer; NaN means `None`.
     pub(crate) fn optional_integer<T: TryFrom<i64>>(&mut self) -> Result<Option<T>> {
         if self.rest.first().is_some_and(|number| number.is_nan()) {
             return self.optional().map(|_| None);
@@ -176,7 +176,7 @@ impl<'a> Arguments<'a> {
         Ok(place()?..place()?)
     }
 
-    /// Reads all numbers that are left.
+    /// Reads all remaining numbers.
     pub(crate) fn rest<T>(&mut self, one: impl Fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let mut all = Vec::new();
         while !self.rest.is_empty() {
@@ -186,5 +186,5 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// Types by their numbers.
+/// Element types by their codes.
 pub(crate) const DTYPES: [DType; 8] = DType::ALL;

@@ -1,11 +1,11 @@
-//! The page's GPU, through functions that the script gives to the module.
+//! The page's GPU, reached through functions that the script imports into the module.
 
 use crate::gpu;
 use crate::ids::Ids;
 use gradloom_webgpu::{WebCopy, WebHost, WebKernel, WebRange};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A kernel as people see it.
+/// A kernel as shown to users.
 #[derive(Clone, Debug)]
 pub(crate) struct Listed {
     pub(crate) label: String,
@@ -16,7 +16,7 @@ pub(crate) struct Listed {
 /// The script's device, and the module's state for it.
 #[derive(Debug)]
 pub(crate) struct Browser {
-    /// True if there is a device; without one, programs are only inspected.
+    /// True if a device exists; without one, programs can only be inspected.
     real: bool,
     state: Mutex<BrowserState>,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Browser {
 #[derive(Debug, Default)]
 struct BrowserState {
     programs: Ids<Described>,
-    /// Results that arrived, by ticket.
+    /// Results that have arrived, by ticket.
     arrived: Ids<Vec<u8>>,
     last: u32,
     last_program: u32,
@@ -45,12 +45,12 @@ impl Browser {
         Self { real, state: Mutex::default() }
     }
 
-    /// Returns whether there is a device on which programs run.
+    /// Returns true if programs can run on the device.
     pub(crate) fn is_real(&self) -> bool {
         self.real
     }
 
-    /// Returns the number of the last program that was described.
+    /// Returns the number of the program described last.
     pub(crate) fn last_program(&self) -> u32 {
         self.state().last_program
     }
@@ -64,17 +64,17 @@ impl Browser {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the last submission.
+    /// Returns the ticket of the last submission.
     pub(crate) fn last(&self) -> u32 {
         self.state().last
     }
 
-    /// Takes a submission's results.
+    /// Stores the results of a submission.
     pub(crate) fn deliver(&self, ticket: u32, bytes: Vec<u8>) {
         self.state().arrived.insert(ticket as usize, bytes);
     }
 
-    /// Notes that the device is lost.
+    /// Records that the device is lost, with the reason.
     pub(crate) fn fail(&self, why: String) {
         self.state().trouble.get_or_insert(why);
     }

@@ -1,9 +1,9 @@
-//! Commands, by which a model is traced from another language.
+//! Commands that trace a model from another language.
 //!
-//! In: numbers, with texts and blobs interned before. Out: ids, counted from 0 in the order of the commands,
-//! so that the same commands give the same ids: the page traces, and sends the worker its commands, which
-//! traces the same. Always holds: a command that fails changes nothing but the open trace, which comes to
-//! nothing if the error is of an op; after the others, the script gives it up.
+//! In: numbers, which may refer to texts and blobs interned before. Out: ids, counted from 0 in the order of
+//! the commands. Equal commands therefore have equal ids: the page traces a model and sends its commands to
+//! the worker, which repeats the trace. Always holds: a command that fails changes nothing but the open
+//! trace. An error of an op spoils the trace; after any other error, the script abandons it.
 
 use crate::arguments::Arguments;
 use crate::model::Model;
@@ -18,20 +18,20 @@ use std::sync::Arc;
 
 include!(concat!(env!("OUT_DIR"), "/ops.rs"));
 
-/// A finished trace with the inputs that it declared.
+/// A finished trace and the inputs that it declared.
 #[derive(Clone)]
 pub(crate) struct Trace {
     pub(crate) inputs: Vec<Input>,
     pub(crate) traced: Traced,
 }
 
-/// A block that was begun.
+/// A block that has been opened.
 enum OpenBlock {
     Checkpoint(OpenCheckpoint),
     Scan { open: OpenScan, carried: usize },
 }
 
-/// An open trace. Its blocks are dropped first, the innermost one before the others.
+/// An open trace. Blocks are declared first, so they are dropped first, the innermost one before the others.
 struct Open {
     blocks: Blocks,
     recording: Recording,
@@ -48,7 +48,7 @@ impl Drop for Blocks {
     }
 }
 
-/// Everything that commands have made.
+/// Everything created by commands.
 #[derive(Default)]
 pub(crate) struct Commands {
     pub(crate) texts: Vec<String>,
@@ -67,7 +67,7 @@ impl Commands {
     /// Runs a command.
     ///
     /// # Errors
-    /// Of the user's model, or a misuse of the interface.
+    /// When the user's model is wrong, or the interface is misused.
     pub(crate) fn run(&mut self, code: u32, numbers: &[f64]) -> Result<usize> {
         match code {
             0 => {
@@ -89,8 +89,8 @@ impl Commands {
             }
             3 => {
                 let training = numbers.first().is_some_and(|&training| training != 0.0);
-                // One that was left open is forgotten before the next begins: recordings end in reverse
-                // order.
+                // A trace that is still open is dropped before the next one opens, since recordings must end
+                // in reverse order.
                 self.open = None;
                 let recording = Recording::open(&self.model, training)?;
                 let blocks = Blocks::default();
@@ -124,8 +124,8 @@ impl Commands {
         }
     }
 
-    /// Runs a command of the open trace that gives several tensors, or none: the id of the first, or how many
-    /// there are.
+    /// Runs a command of the open trace that creates several tensors, or none. Returns the id of the first
+    /// one, which is the number of existing tensors.
     fn several(&mut self, code: u32, numbers: &[f64]) -> Result<usize> {
         let mut open = self.open.take().ok_or_else(no_trace)?;
         let made = self.within(&mut open, code, numbers);
@@ -141,7 +141,7 @@ impl Commands {
         }
     }
 
-    /// Returns the tensors of [`Commands::several`].
+    /// Returns the tensors created by a command of [`Commands::several`].
     fn within(&self, open: &mut Open, code: u32, numbers: &[f64]) -> Result<Vec<Tensor>> {
         let mut arguments = Arguments::new(self, code, numbers);
         let tensors = &open.tensors;
@@ -202,7 +202,7 @@ impl Commands {
         })
     }
 
-    /// Runs a command of the open trace.
+    /// Runs a command of the open trace that creates one tensor, and returns its id.
     fn trace(&mut self, code: u32, numbers: &[f64]) -> Result<usize> {
         let open = self.open.as_ref().ok_or_else(no_trace)?;
         let mut arguments = Arguments::new(self, code, numbers);
@@ -245,7 +245,7 @@ impl Commands {
             }
             10 => {
                 let (data, dtype) = (arguments.blob()?, arguments.dtype()?);
-                // Elements cross as f32, which has every whole number up to 2^24.
+                // Elements are passed as f32, which represents all integers up to 2^24.
                 let inexact = |element: &&f32| element.fract() != 0.0 || element.abs() > 16_777_216.0;
                 if let Some(element) = data.iter().find(inexact).filter(|_| !dtype.is_float()) {
                     let message = format!("{} in a constant of dtype {dtype}", Decimal::from(*element));
@@ -267,7 +267,7 @@ impl Commands {
     }
 }
 
-/// Makes a parameter with its path.
+/// Creates a parameter with its path.
 fn param(arguments: &mut Arguments<'_>) -> Result<(String, Param)> {
     let name = arguments.text()?.to_string();
     let (decay, frozen) = (arguments.integer()?, arguments.bool()?);
@@ -291,7 +291,8 @@ fn param(arguments: &mut Arguments<'_>) -> Result<(String, Param)> {
     Ok((name, param))
 }
 
-/// Returns the error for a misuse of the interface between the languages, which is a bug of the face.
+/// Returns the error for a misuse of the interface between the languages, which is a bug in the TypeScript
+/// part.
 pub(crate) fn misuse(what: &str) -> Error {
     Error::new(ErrorKind::Internal, what)
 }

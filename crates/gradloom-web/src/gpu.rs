@@ -1,4 +1,4 @@
-//! The functions that the script gives to the module, so that it can reach the page's GPU.
+//! Functions that the script provides to the module to access the page's GPU.
 
 use gradloom_webgpu::{WebCopy, WebKernel, WebRange};
 
@@ -33,7 +33,7 @@ mod script {
     }
 }
 
-/// Outside of a browser there is no script, and no GPU is opened.
+/// Stubs outside of a browser, where there is no script and no GPU is opened.
 #[cfg(not(target_arch = "wasm32"))]
 #[allow(clippy::too_many_arguments)]
 mod script {

@@ -1,6 +1,6 @@
-//! Things by their ids.
+//! A map from ids to values.
 
-/// Few things, of which the newest are asked for most.
+/// A map with few entries, of which the newest are used most.
 #[derive(Debug)]
 pub(crate) struct Ids<T>(Vec<(usize, T)>);
 
@@ -11,7 +11,7 @@ impl<T> Default for Ids<T> {
 }
 
 impl<T> Ids<T> {
-    /// Adds a thing under an id that is not there.
+    /// Adds a value under a new id.
     pub(crate) fn insert(&mut self, id: usize, thing: T) {
         self.0.push((id, thing));
     }

@@ -1,8 +1,8 @@
-//! A model that was written in another language: its parameters and states with their paths.
+//! A model written in another language: its parameters and states with their paths.
 
 use gradloom_core::nn::{Module, Param, State, Visitor};
 
-/// The parameters and states of a model. A parameter that stands in two places is there twice.
+/// The parameters and states of a model. A parameter used in two places has two entries.
 #[derive(Default)]
 pub(crate) struct Model {
     pub(crate) params: Vec<(String, Param)>,
@@ -21,7 +21,7 @@ impl Module for Model {
 }
 
 impl Model {
-    /// Returns a model with the same parameters and states, under the same paths.
+    /// Returns a model that shares these parameters and states, under the same paths.
     pub(crate) fn tie(&self) -> Self {
         Self {
             params: self.params.iter().map(|(name, param)| (name.clone(), param.tie())).collect(),

@@ -1,5 +1,5 @@
-//! Optimizers, schedules and initial values as numbers: what reads them is made by the build script from
-//! their declarations.
+//! Optimizers, schedules and initial values encoded as numbers. The build script generates the code that
+//! reads them from their declarations.
 
 use crate::arguments::Arguments;
 use crate::commands::misuse;
@@ -12,10 +12,11 @@ use std::sync::Arc;
 
 include!(concat!(env!("OUT_DIR"), "/training.rs"));
 
-/// Gives a trainer the optimizer, bounds and schedule that the numbers say: code, largest norm and value of
-/// gradients, memory budget in bytes, decay of running means (0: none of these), micro-batches, whether
-/// parameters may be unused, how many parameters have their gradients normalised and their numbers in the
-/// model, schedule, and settings as pairs of code and number. The number of micro-batches, too.
+/// Adds the optimizer, limits and schedule to a trainer. The arguments are: code, maximum norm and value of
+/// gradients, memory budget in bytes, decay of running averages (0 turns off any of these four), number of
+/// micro-batches, whether parameters may be unused, number of parameters with normalized gradients and their
+/// indices in the model, schedule, and settings as pairs of a code and a number. Also returns the number of
+/// micro-batches.
 pub(crate) fn configure(
     trainer: Trainer<Model>,
     model: &Model,

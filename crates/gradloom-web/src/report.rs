@@ -1,4 +1,4 @@
-//! Errors and tables as JSON.
+//! Errors and statistics as JSON.
 
 use crate::browser::Listed;
 use gradloom_core::error::{Error, ErrorKind};
@@ -7,7 +7,7 @@ use gradloom_core::json::{Json, count, numbers, object, text};
 use gradloom_core::trace::Traced;
 use gradloom_runtime::Program;
 
-/// Returns an error with all that it says.
+/// Returns an error with its notes, remedies and other parts.
 pub(crate) fn error(error: &Error) -> String {
     let list = |lines: &mut dyn Iterator<Item = &str>| Json::List(lines.map(text).collect());
     object([
@@ -46,7 +46,7 @@ fn kind(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// Returns `name`, `dtype` and `shape` of a value, and `rest`.
+/// Returns an object with the `name`, `dtype` and `shape` of a value, and the fields of `rest`.
 pub(crate) fn value<const N: usize>(name: &str, ty: &Type, rest: [(&'static str, Json); N]) -> Json {
     let mut fields =
         vec![("name", text(name)), ("dtype", text(&ty.dtype.to_string())), ("shape", numbers(&ty.shape))];
@@ -54,8 +54,8 @@ pub(crate) fn value<const N: usize>(name: &str, ty: &Type, rest: [(&'static str,
     Json::Object(fields)
 }
 
-/// Returns the ops of a trace with their values, which are numbered in the order of the ops, and the
-/// numbers of results and of outputs. An op that runs a block is one op.
+/// Returns the ops of a trace with their values, which are numbered in order of the ops, and the numbers of
+/// the results and of the outputs. An op that runs a block counts as one op.
 pub(crate) fn graph(traced: &Traced) -> String {
     let graph = &traced.graph;
     let mut ids = Vec::new();
@@ -97,7 +97,7 @@ pub(crate) fn graph(traced: &Traced) -> String {
     .to_string()
 }
 
-/// Kernels with their texts.
+/// Returns the kernels with their source text.
 pub(crate) fn kernels(kernels: &[Listed]) -> String {
     let one = |kernel: &Listed| {
         object([
@@ -109,7 +109,7 @@ pub(crate) fn kernels(kernels: &[Listed]) -> String {
     Json::List(kernels.iter().map(one).collect()).to_string()
 }
 
-/// Returns the numbers of a program, with the threads of its device.
+/// Returns the statistics of a program, and the number of threads of its device.
 pub(crate) fn counts(program: &Program, threads: usize) -> String {
     let (plan, work) = (program.plan(), program.work().unwrap_or_default());
     object([

@@ -1,7 +1,7 @@
 //! Sessions, programs and steps, by their ids.
 //!
-//! In: traces, optimizers, data. Out: programs over one store, steps whose results are read once they are
-//! there. Always holds: ids are not used again.
+//! In: traces, optimizers, data. Out: programs on a shared store, and steps whose results are read when they
+//! arrive. Always holds: ids are not reused.
 
 use crate::arguments::{Arguments, DTYPES};
 use crate::browser::Browser;
@@ -24,14 +24,14 @@ use std::sync::Arc;
 /// A model on a device.
 struct Open {
     device: Device,
-    /// The device as the script's, or as none.
+    /// The script's device, if the session is on it; `None` on other devices.
     browser: Option<Arc<Browser>>,
     seed: u64,
     state: SessionState,
 }
 
 impl Open {
-    /// Returns whether parameters have bytes, rather than only a plan.
+    /// Returns true if parameters have memory, not only a plan.
     fn has_store(&self) -> bool {
         self.browser.as_ref().is_none_or(|browser| browser.is_real())
     }
@@ -39,9 +39,9 @@ impl Open {
 
 /// State of a session.
 enum SessionState {
-    /// Nothing yet: the first program decides.
+    /// A session whose first program is yet to be compiled.
     New(Model),
-    /// A training program, which has the session; its id.
+    /// Id of the training program, which owns the session.
     Training(usize),
     /// A session without training.
     Forward(Box<Session<Model>>),
@@ -55,7 +55,7 @@ struct Compiled {
     fed: Vec<Vec<u8>>,
     kind: Kind,
     traced: String,
-    /// Device to which it was described, and its number there; `None` on the CPU.
+    /// Device with the program's description, and the program's number there; `None` on the CPU.
     described: Option<(Arc<Browser>, u32)>,
 }
 
@@ -64,10 +64,10 @@ enum Kind {
     Forward(Box<Infer<0, ()>>),
 }
 
-/// Errors of other steps that a step may come with, at most: as many as the device remembers.
+/// Maximum number of errors of other steps that a step may return first, the same as the device stores.
 const UNTOLD: usize = 8;
 
-/// A step that was queued.
+/// A queued step.
 struct Queued {
     session: usize,
     program: usize,
@@ -75,17 +75,17 @@ struct Queued {
     ticket: Option<u32>,
 }
 
-/// All of them.
+/// All sessions, programs and steps.
 pub(crate) struct Sessions {
     browser: Arc<Browser>,
-    /// A device that is described and never there.
+    /// A device that is only described, for inspection.
     #[cfg(feature = "gpu")]
     paper: Arc<Browser>,
     limits: Option<(Limits, u64)>,
-    /// Threads of the CPU.
+    /// Number of CPU threads.
     #[cfg(feature = "cpu")]
     pub(crate) threads: usize,
-    /// The CPU, once a session is on it: its threads are there once.
+    /// The CPU, shared by all sessions so that its threads exist once.
     #[cfg(feature = "cpu")]
     cpu: Option<Device>,
     next: usize,
@@ -132,9 +132,9 @@ impl Sessions {
         self.next - 1
     }
 
-    /// Sets the limits of the GPU: invocations, bytes of workgroup memory, storage buffers, bytes of a
-    /// binding, workgroups along an axis, bytes of a buffer, and flags for software, for taking vectors
-    /// apart and for f16.
+    /// Sets the limits of the GPU, in this order: invocations, bytes of workgroup memory, storage buffers,
+    /// bytes of a binding, workgroups along an axis, bytes of a buffer, and flags for a software adapter, for
+    /// splitting vectors into scalars, and for f16.
     pub(crate) fn limit(&mut self, arguments: &mut Arguments<'_>) -> Result<usize> {
         let mut granted = || arguments.granted();
         let limits = Limits {
@@ -151,8 +151,8 @@ impl Sessions {
         Ok(0)
     }
 
-    /// Opens a session over the model of the commands. Device: 0 none, to look at programs; 1 GPU; 2 CPU.
-    /// Precision: 0 f32, 1 f16, 2 bf16.
+    /// Opens a session on the model of the commands. The device is 0 for inspection only, 1 for the GPU, or 2
+    /// for the CPU. The precision is 0 for f32, 1 for f16, or 2 for bf16.
     pub(crate) fn open(
         &mut self,
         commands: &Commands,
@@ -166,7 +166,7 @@ impl Sessions {
             (gradloom_webgpu::device(host, limits, bytes), Some(Arc::clone(browser)))
         };
         let (device, browser) = match device {
-            // Kernels as everywhere, of values as large as the adapters of desktop GPUs take.
+            // Kernels are portable, with values as large as the adapters of desktop GPUs allow.
             #[cfg(feature = "gpu")]
             0 => {
                 let binding_bytes = Limits::desktop().binding_bytes;
@@ -206,7 +206,7 @@ impl Sessions {
         Ok(id)
     }
 
-    /// Returns the session itself.
+    /// Returns the runtime's session.
     fn session(&self, id: usize) -> Result<&Session<Model>> {
         let unknown = || misuse("there is no such session");
         match &self.open.get(id).ok_or_else(unknown)?.state {
@@ -219,7 +219,7 @@ impl Sessions {
         }
     }
 
-    /// Compiles a training program, the first one of its session.
+    /// Compiles a training program, which must be the first program of its session.
     pub(crate) fn train(
         &mut self,
         session: usize,
@@ -246,12 +246,12 @@ impl Sessions {
     pub(crate) fn forward(&mut self, session: usize, trace: Trace) -> Result<usize> {
         let id = self.id();
         let open = self.open.get_mut(session).ok_or_else(|| misuse("there is no such session"))?;
-        // A new session is the session's only once the program is there.
+        // A new runtime session is kept only if compilation succeeds.
         let new = match &open.state {
             SessionState::New(model) => Some(Box::new(Session::new(model.tie(), &open.device, open.seed)?)),
             _ => None,
         };
-        // Parameters are often uploaded next.
+        // Initial values are deferred, since parameters are often uploaded next.
         new.iter().for_each(|new| new.fill_later());
         let Trace { inputs, traced } = trace;
         let text = traced.graph.to_string();
@@ -272,8 +272,8 @@ impl Sessions {
         self.completed(session, id)
     }
 
-    /// Completes the session's store, as a script reads and writes all of a model, and returns the program;
-    /// if that fails, the program is dropped.
+    /// Materializes the session's store, since a script reads and writes whole models, and returns the
+    /// program. If that fails, the program is dropped.
     fn completed(&mut self, session: usize, program: usize) -> Result<usize> {
         let has_store = self.open.get(session).is_some_and(Open::has_store);
         let done = if has_store { self.session(session).and_then(Session::materialize) } else { Ok(()) };
@@ -283,8 +283,10 @@ impl Sessions {
         done.map(|()| program)
     }
 
+    /// Adds a compiled program with memory for its inputs.
+    ///
     /// # Errors
-    /// When the module has no memory for the inputs' elements.
+    /// When the module has not enough memory for the inputs' elements.
     fn insert(
         &mut self,
         id: usize,
@@ -309,7 +311,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Returns the number of a program on the script's device, by which its kernels are made ready.
+    /// Returns the program's number on the script's device, with which its kernels can be prepared.
     pub(crate) fn described(&mut self, program: usize) -> Result<Option<usize>> {
         Ok(self.program(program)?.described.as_ref().map(|(_, number)| *number as usize))
     }
@@ -318,7 +320,7 @@ impl Sessions {
         self.programs.get_mut(id).ok_or_else(|| misuse("there is no such program"))
     }
 
-    /// Sets the data of an input for the steps that follow.
+    /// Sets the data of an input for all later steps.
     pub(crate) fn feed(&mut self, program: usize, input: usize, bytes: &[u8]) -> Result<usize> {
         let program = self.program(program)?;
         let declared = program.inputs.get(input).ok_or_else(|| misuse("there is no such input"))?;
@@ -336,7 +338,7 @@ impl Sessions {
         Ok(0)
     }
 
-    /// Queues a step, or runs it where there is no queue.
+    /// Queues a step, or runs it on a device without a queue.
     pub(crate) fn step(&mut self, id: usize) -> Result<usize> {
         let session = self.program(id)?.session;
         self.fill(session, false)?;
@@ -366,12 +368,12 @@ impl Sessions {
         self.steps.get(step).ok_or_else(|| misuse("there is no such step"))
     }
 
-    /// Returns the ticket under which a step's results will arrive; none if they are there.
+    /// Returns the ticket under which a step's results will arrive, or `None` if they have arrived.
     pub(crate) fn ticket(&self, step: usize) -> Result<Option<usize>> {
         Ok(self.queued(step)?.ticket.map(|ticket| ticket as usize))
     }
 
-    /// Takes the results of a step.
+    /// Accepts the results of a step.
     pub(crate) fn deliver(&mut self, step: usize, bytes: Vec<u8>) -> Result<usize> {
         let queued = self.steps.get_mut(step).ok_or_else(|| misuse("there is no such step"))?;
         let ticket = queued.ticket.take().ok_or_else(|| misuse("the step is done already"))?;
@@ -379,12 +381,13 @@ impl Sessions {
         Ok(0)
     }
 
-    /// Returns the result of a step: the places of its outputs in the module's memory, until the step is
+    /// Returns the locations of a step's outputs in the module's memory, which are valid until the step is
     /// dropped.
     pub(crate) fn result(&self, step: usize) -> Result<String> {
         let queued = self.queued(step)?;
-        // The error of an unread step before this one is reported once, and is not this step's: a caller that
-        // queues steps without reading them does not want to know. The step's own error comes every time.
+        // An error of an earlier unread step is reported once before this step's own result. It is skipped,
+        // since a caller that does not read steps ignores their errors. The step's own error is returned
+        // every time.
         let mut outcome = queued.step.result();
         for _ in 0..UNTOLD {
             if outcome.is_ok() {
@@ -402,7 +405,7 @@ impl Sessions {
         Ok(Json::List(outputs.collect()).to_string())
     }
 
-    /// Forgets a step.
+    /// Drops a step.
     pub(crate) fn drop_step(&mut self, step: usize) {
         self.steps.remove(step);
     }
@@ -415,7 +418,7 @@ impl Sessions {
         }
     }
 
-    /// Sets the learning rate from the next step on: whether its schedule is counted from there, and the
+    /// Sets the learning rate from two arguments: whether the schedule starts at the next step, and the
     /// schedule.
     pub(crate) fn rate(&mut self, program: usize, arguments: &mut Arguments<'_>) -> Result<usize> {
         let (starts_now, schedule) = (arguments.bool()?, optimizer::schedule(arguments)?);
@@ -425,12 +428,12 @@ impl Sessions {
         Ok(0)
     }
 
-    /// Steps that were attempted.
+    /// Returns the number of attempted steps.
     pub(crate) fn attempted(&mut self, program: usize) -> Result<u64> {
         Ok(self.training(program)?.attempted_steps())
     }
 
-    /// Goes on counting attempted steps from here; with the schedule that the program was compiled with.
+    /// Sets the number of attempted steps, and returns to the schedule that the program was compiled with.
     pub(crate) fn count_from(&mut self, program: usize, steps: u64) -> Result<usize> {
         let train = self.training(program)?;
         train.set_attempted_steps(steps);
@@ -443,7 +446,7 @@ impl Sessions {
         Ok(self.training(program)?.lr())
     }
 
-    /// Returns the places of parameters and states.
+    /// Returns the locations of parameters and states, as JSON.
     pub(crate) fn store(&self, session: usize) -> Result<String> {
         let store = self.session(session)?.store();
         let (entries, memory) = (store.entries(), store.memory());
@@ -468,7 +471,7 @@ impl Sessions {
         Ok(Json::List(entries.collect()).to_string())
     }
 
-    /// Makes initial values that were left out, unless all parameters are given now.
+    /// Computes initial values that were deferred, unless the script will set all parameters.
     pub(crate) fn fill(&self, session: usize, is_given: bool) -> Result<usize> {
         match self.open.get(session).map(|open| &open.state) {
             Some(SessionState::Forward(session)) => session.fill(is_given).map(|()| 0),
@@ -476,8 +479,8 @@ impl Sessions {
         }
     }
 
-    /// Replaces parameters and states: all of them, or none if one is wrong; with `strict`, every parameter
-    /// has to be there.
+    /// Replaces parameters and states: all given ones, or none if any is wrong. With `strict`, every
+    /// parameter must be given.
     pub(crate) fn upload(&mut self, session: usize, strict: bool, given: &[(&str, &[u8])]) -> Result<usize> {
         let store = self.session(session)?.store();
         let entries = store.entries();
@@ -509,7 +512,8 @@ impl Sessions {
         self.fill(session, strict)
     }
 
-    /// Resets the parameters, the model's states or the optimizer's to their values before the first step.
+    /// Resets the parameters, the model's states, and the optimizer to their values before the first step, as
+    /// selected.
     pub(crate) fn reset(
         &mut self,
         session: usize,
@@ -533,7 +537,7 @@ impl Sessions {
         Ok(0)
     }
 
-    /// Looks at a program: see `abi.rs`.
+    /// Returns a view of a program; see `abi.rs`.
     pub(crate) fn inspect(&mut self, program: usize, what: u32) -> Result<String> {
         let session = self.program(program)?.session;
         let threads = self.open.get(session).map_or(1, |open| open.device.threads());
@@ -559,22 +563,22 @@ impl Sessions {
         })
     }
 
-    /// Gives a session and its programs back.
+    /// Drops a session with its programs and steps.
     pub(crate) fn close(&mut self, session: usize) {
         self.open.remove(session);
         self.programs.retain(|program| program.session != session);
         self.steps.retain(|step| step.session != session);
     }
 
-    /// Gives a program back, with its steps.
+    /// Drops a program with its steps.
     pub(crate) fn drop_program(&mut self, program: usize) {
         self.steps.retain(|step| step.program != program);
         self.programs.remove(program);
-        // A training program is its session.
+        // A training program owns its session.
         self.open.retain(|open| !matches!(open.state, SessionState::Training(id) if id == program));
     }
 
-    /// Says that the device is lost.
+    /// Records that the device is lost.
     pub(crate) fn lose(&self, why: &str) {
         self.browser.fail(why.to_string());
     }

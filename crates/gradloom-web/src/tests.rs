@@ -1,4 +1,4 @@
-//! A model through commands, as a page gives them.
+//! Tests of models built by commands, as a page sends them.
 
 use crate::arguments::Arguments;
 use crate::commands::Commands;
@@ -9,7 +9,7 @@ use gradloom_core::optim::Schedule;
 
 const TABLE: &str = include_str!(concat!(env!("OUT_DIR"), "/ops.ts"));
 
-/// Returns the code of an op, as TypeScript counts it.
+/// Returns the code of an op in the generated TypeScript.
 fn code(name: &str) -> u32 {
     let list = TABLE.split("OPS = {").nth(1).unwrap().split("} as const").next().unwrap();
     let mut lines = list.lines().filter(|line| !line.is_empty());
@@ -20,10 +20,11 @@ fn code(name: &str) -> u32 {
 
 const TRAINING: &str = include_str!(concat!(env!("OUT_DIR"), "/training.ts"));
 
-/// No bounds, no running means, one micro-batch, nothing unused, no gradients normalised.
+/// Optimizer arguments without limits and averages: one micro-batch, nothing unused, no normalized gradients.
 const PLAIN: [f64; 7] = [0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0];
 
-/// Returns an optimizer at a constant rate, without bounds, as TypeScript makes it of the generated list.
+/// Returns the arguments of an optimizer with a constant rate and no limits, as TypeScript derives them from
+/// the generated list.
 fn optimizer(kind: &str, lr: f64, given: &[(&str, f64)]) -> Vec<f64> {
     let list = TRAINING.split("OPTIMIZERS = {").nth(1).unwrap().split("} as const").next().unwrap();
     let lines: Vec<&str> = list.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -44,7 +45,7 @@ fn run(commands: &mut Commands, code: u32, numbers: &[f64]) -> usize {
     commands.run(code, numbers).unwrap_or_else(|error| panic!("command {code}: {error}"))
 }
 
-/// Traces `mean((x w - y)^2)` over rows of three, and returns the number of its trace.
+/// Traces `mean((x w - y)^2)` over rows of three, and returns the trace's id.
 fn regression(commands: &mut Commands) -> usize {
     let [w, x, y] = ["w", "x", "y"].map(|name| text(commands, name));
     run(commands, 0, &[]);
@@ -76,7 +77,7 @@ fn a_program_is_described_without_a_device() {
     assert!(counts.contains("\"passes\":1,\"submits\":1"), "{counts}");
     let store = sessions.store(session).unwrap();
     assert!(store.contains("\"name\":\"w\",\"dtype\":\"f32\",\"shape\":[3,1],\"kind\":\"param\""), "{store}");
-    // All or nothing, and no name that is not there.
+    // An upload changes all or nothing, and refuses an unknown name.
     let wrong = sessions.upload(session, true, &[("v", &[0; 12])]).unwrap_err();
     assert_eq!(wrong.kind(), ErrorKind::Store);
     assert_eq!(sessions.feed(program, 0, &[0; 8]).unwrap_err().kind(), ErrorKind::Feed);
@@ -95,7 +96,7 @@ fn a_mistake_is_told_at_the_line_of_the_script() {
     let error = commands.run(code("matmul"), &[x, 0.0, x]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Trace);
     assert_eq!(error.origin().unwrap().to_string(), "http://page/model.ts:41:9");
-    // The trace is spoilt; the next one is not.
+    // The error spoils the trace, but not the next one.
     assert!(commands.run(8, &[x]).is_err());
     regression(&mut commands);
 }
@@ -119,7 +120,7 @@ fn targets_of_another_shape_are_refused() {
                 _ => word[..1].to_uppercase() + &word[1..],
             })
             .collect();
-        // A tensor where a number could stand is marked so.
+        // A tensor where a number is also allowed has a marker.
         let marked: &[f64] = if name == "kl_div_loss" { &[x, y] } else { &[x, 0.0, y] };
         let error = commands.run(code(if table { name } else { &camel }), marked).unwrap_err();
         assert_eq!(error.origin().unwrap().to_string(), "http://page/model.ts:41:9");
@@ -139,7 +140,7 @@ fn loops_segments_states_and_gradients_are_commands() {
         run(commands, 3, &[1.0]);
         let x = run(commands, 4, &[x, 0.0, 4.0, 2.0]) as f64;
         let before = run(commands, 12, &[0.0]) as f64;
-        // Carried: the state; stacked: x. The body is a segment that uses a parameter, for the first time.
+        // The state is carried, and x is stacked. The body is a segment with the first use of a parameter.
         let inside = run(commands, 18, &[4.0, 1.0, before, 1.0, x]) as f64;
         run(commands, 16, &[]);
         let w = run(commands, 5, &[0.0]) as f64;
@@ -164,7 +165,7 @@ fn loops_segments_states_and_gradients_are_commands() {
     let graded = traced(true);
     assert_eq!(graded.graph.ty(graded.results[2]).to_string(), "f32[2]");
 
-    // A block that is open, one that is not, and a loop whose carried tensor changes its type.
+    // These are an open block, a missing one, and a loop whose carried tensor changes its type.
     run(commands, 3, &[1.0]);
     let x = run(commands, 4, &[sum, 0.0, 4.0, 2.0]) as f64;
     assert!(commands.run(17, &[x]).is_err());
@@ -225,7 +226,7 @@ fn each_optimizer_with_each_setting() {
     let sgd = [("momentum", 0.9), ("nesterov", 1.0), ("weightDecay", 0.1)];
     assert_eq!(moments(&states(&optimizer("sgd", 0.1, &sgd)).unwrap()), [false, false, true]);
     assert_eq!(moments(&states(&optimizer("sgd", 0.1, &[("nesterov", 0.0)])).unwrap()), [false; 3]);
-    // A setting reaches the optimizer under its own name: it is the one that the error is about.
+    // A setting reaches the optimizer under its own name, which the error shows.
     for (kind, setting, name) in [
         ("adam", "beta1", "beta1"),
         ("adamw", "beta2", "beta2"),
@@ -239,8 +240,8 @@ fn each_optimizer_with_each_setting() {
         let wrong = [&[code], &PLAIN[..], rest].concat();
         assert_eq!(states(&wrong).unwrap_err().kind(), ErrorKind::Internal);
     }
-    // What a program can vary: bounds and running means, two micro-batches, unused parameters, a
-    // parameter's gradient normalised.
+    // All options of a program: limits and averages, two micro-batches, unused parameters, normalized
+    // gradients of one parameter.
     let varied = [0.0, 1.0, 0.5, 0.0, 0.9, 2.0, 1.0, 1.0, 0.0, 0.0, 0.1];
     assert!(states(&varied).unwrap().contains("optim.average.w"));
     let unknown = [0.0, 1.0, 0.5, 0.0, 0.9, 2.0, 0.0, 1.0, 7.0, 0.0, 0.1];

@@ -1,9 +1,9 @@
-//! The table of ops that TypeScript sees, read from the methods of `Tensor` themselves.
+//! The table of ops for TypeScript, read from the methods of `Tensor`.
 //!
-//! In: the sources of `gradloom-core/src/trace` and of its layers. Out: name, documentation and parameters of
-//! each public method and function that makes a tensor. Always holds: an op that is added there is here,
-//! without anybody's doing; one that cannot be handed over is listed in [`NOT_HERE`] with a reason, or the
-//! build fails.
+//! In: the sources of `gradloom-core/src/trace` and of its layers. Out: the name, documentation and
+//! parameters of each public method and function that returns a tensor. Always holds: an op added there is in
+//! the table without further work; one that TypeScript cannot call must be listed in [`NOT_HERE`] with a
+//! reason, or the build fails.
 
 pub(crate) mod options;
 pub(crate) mod print;
@@ -15,11 +15,11 @@ use syn::{Attribute, FnArg, ImplItem, Item, ReturnType, Signature, Type, Visibil
 
 /// An op of the table.
 pub(crate) struct Op {
-    /// Its name in Rust.
+    /// Name in Rust.
     pub(crate) name: String,
-    /// Documentation, a line each.
+    /// Lines of the documentation.
     pub(crate) doc: Vec<String>,
-    /// True if it is a method of `Tensor`; the tensor is then not among the parameters.
+    /// True for a method of `Tensor`, whose receiver is not among the parameters.
     pub(crate) method: bool,
     pub(crate) params: Vec<Param>,
 }
@@ -28,11 +28,11 @@ pub(crate) struct Op {
 pub(crate) struct Param {
     pub(crate) name: String,
     pub(crate) kind: Kind,
-    /// Value in TypeScript if the parameter is left out; `None` if it is required.
+    /// Default value in TypeScript; `None` if the parameter is required.
     pub(crate) default: Option<&'static str>,
 }
 
-/// Kind of a parameter, which decides how it crosses: see `arguments.rs`.
+/// Kind of a parameter, which determines its encoding: see `arguments.rs`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Tensor,
@@ -48,20 +48,20 @@ pub(crate) enum Kind {
     Integers,
     Range,
     Text,
-    /// A struct of an op's options, by its name.
+    /// A struct of an op's options, with its name.
     Options(&'static str),
 }
 
-/// Functions that make tensors in Rust, but cannot be called with numbers, texts and tensors alone, or are
-/// no ops.
+/// Functions that return tensors in Rust, but have parameters other than numbers, texts and tensors, or are
+/// not ops.
 const NOT_HERE: [&str; 16] = [
-    // Commands of their own, because of names and elements.
+    // These are separate commands, with names and elements.
     "literal",
     "capture",
-    // Closures.
+    // These take closures.
     "checkpoint",
     "scan",
-    // Lists whose length is part of the type, and results that are several.
+    // These take lists whose length is part of the type, or return several tensors.
     "split",
     "split_sizes",
     "chunk",
@@ -71,9 +71,9 @@ const NOT_HERE: [&str; 16] = [
     "gradients",
     "gradients_of",
     "custom",
-    // `matmul` and views say it.
+    // `matmul` and views cover it.
     "dot_general",
-    // What generation from published files needs, which pages do not do.
+    // These serve generation from published models, which pages do not do.
     "dequantize",
     "scatter_distinct_rows",
 ];
@@ -132,10 +132,10 @@ const DEFAULTS: [(&str, &str, &str); 50] = [
     ("var_keep", "correction", "1"),
 ];
 
-/// Returns the files of a folder, parsed, in the order of their names.
+/// Parses the files of a folder, sorted by name.
 ///
 /// # Panics
-/// When one cannot be read or parsed.
+/// When a file cannot be read or parsed.
 pub(crate) fn parse(folder: &Path) -> Vec<syn::File> {
     let entries = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     let mut files: Vec<_> = entries.map(|f| f.expect("a file of the folder").path()).collect();
@@ -151,7 +151,7 @@ pub(crate) fn parse(folder: &Path) -> Vec<syn::File> {
 /// Reads the table.
 ///
 /// # Panics
-/// When a source cannot be read, or has an op that the table cannot express.
+/// When a source cannot be read, or has an op that the table cannot represent.
 pub(crate) fn read(folders: &[&Path]) -> Vec<Op> {
     let mut ops = Vec::new();
     for file in folders.iter().flat_map(|folder| parse(folder)) {
@@ -193,7 +193,7 @@ fn of_item(item: &Item, ops: &mut Vec<Op>) {
     }
 }
 
-/// Returns the op behind a signature; `None` if it gives no tensor.
+/// Returns the op with this signature; `None` if it does not return a tensor.
 fn of_signature(attributes: &[Attribute], signature: &Signature) -> Option<Op> {
     let name = signature.ident.to_string();
     let ReturnType::Type(_, result) = &signature.output else { return None };
@@ -240,7 +240,7 @@ fn kind(ty: &Type, op: &str) -> Kind {
     }
 }
 
-/// Appends the ops that a macro of the tracing sources declares: each macro is a line here.
+/// Appends the ops that a macro of the tracing sources declares. Each macro must be listed here.
 fn of_macro(call: &syn::ItemMacro, ops: &mut Vec<Op>) {
     let name = call.mac.path.get_ident().map(ToString::to_string).unwrap_or_default();
     let one = |name: &str, kind| vec![Param { name: name.into(), kind, default: None }];
@@ -260,7 +260,7 @@ fn of_macro(call: &syn::ItemMacro, ops: &mut Vec<Op>) {
         match name.as_str() {
             "unary" | "composite" => add(0, Vec::new(), ""),
             "binary" | "compare" => add(0, right(), ""),
-            // The third form of `forms` is a method of its own, with numbers behind its name.
+            // The third form of `forms` is a separate method, with numbers after its name.
             "reductions" | "forms" => {
                 let count = if name == "forms" { 3 } else { names.len() };
                 let numbers = || names[count..].iter().flat_map(|name| one(name, Kind::Number));
@@ -277,7 +277,7 @@ fn of_macro(call: &syn::ItemMacro, ops: &mut Vec<Op>) {
     }
 }
 
-/// Appends operators: entries of the form `Add add "+"`.
+/// Appends operators, from entries of the form `Add add "+"`.
 fn operators(tokens: TokenStream, ops: &mut Vec<Op>) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     for entry in tokens.split(|token| matches!(token, TokenTree::Punct(_))) {
@@ -290,7 +290,7 @@ fn operators(tokens: TokenStream, ops: &mut Vec<Op>) {
     }
 }
 
-/// Entries of the form `#[doc] a b c => X;`, or `#[doc] a b c(d);`, which gives d as a name too.
+/// Parses entries of the form `#[doc] a b c => X;` or `#[doc] a b c(d);`, in which d is also a name.
 fn entries(tokens: TokenStream) -> Vec<(Vec<String>, Vec<String>)> {
     let mut all = Vec::new();
     let (mut doc, mut names, mut named) = (Vec::new(), Vec::new(), false);
@@ -315,7 +315,7 @@ fn entries(tokens: TokenStream) -> Vec<(Vec<String>, Vec<String>)> {
     all
 }
 
-/// Returns the text of `doc = ".."`.
+/// Returns the text of an attribute `doc = ".."`.
 fn doc_line(attribute: &TokenStream) -> Option<String> {
     let value: syn::MetaNameValue = syn::parse2(attribute.clone()).ok()?;
     let syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) = value.value else { return None };
@@ -330,7 +330,7 @@ pub(crate) fn doc(attributes: &[Attribute]) -> Vec<String> {
     without_examples(lines.collect())
 }
 
-/// Returns documentation without its Rust examples.
+/// Removes the Rust examples from documentation.
 fn without_examples(lines: Vec<String>) -> Vec<String> {
     let mut is_code = false;
     let mut kept: Vec<String> = Vec::new();
