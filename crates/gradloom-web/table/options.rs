@@ -1,31 +1,30 @@
-//! Options of ops for TypeScript, read from the structs of the tracing sources whose names end in
-//! `Options`.
+//! Options of ops for TypeScript, read from the structs of the tracing sources whose names end in `Options`.
 //!
 //! In: their constructors without parameters and their builder methods. Out: methods of `Arguments` that read
-//! them, and for TypeScript the interfaces, and the order in which fields cross.
+//! them, and for TypeScript the interfaces and the order in which fields are encoded.
 
 use super::print::{camel, comment};
 use super::{doc, is};
 use std::fmt::Write;
 use syn::{File, FnArg, ImplItem, Item, Signature, Type, Visibility};
 
-/// Constructors that say the same as no field at all.
+/// Constructors that are equivalent to setting no field.
 const PLAIN: [&str; 2] = ["new", "full"];
 
-/// Fields that cannot be given in TypeScript: options, field.
+/// Fields that cannot be set in TypeScript: options, field.
 const NOT_HERE: [(&str, &str); 1] = [
-    // Its blocks are kept by a server.
+    // A server manages its blocks.
     ("AttentionOptions", "block_table"),
 ];
 
-/// The options of some ops.
+/// Options of one or more ops.
 pub(crate) struct Options {
     name: String,
     doc: Vec<String>,
     fields: Vec<Field>,
 }
 
-/// A builder method, or a constructor other than the plain one.
+/// A builder method, or a constructor other than the default one.
 struct Field {
     name: String,
     doc: Vec<String>,
@@ -34,7 +33,7 @@ struct Field {
 
 #[derive(Clone, Copy, PartialEq)]
 enum FieldKind {
-    /// A constructor: at most one is chosen.
+    /// A constructor, of which at most one is chosen.
     Constructor,
     Flag,
     Number,
@@ -43,7 +42,7 @@ enum FieldKind {
     Tensor,
 }
 
-/// Returns all options of these sources, in the order of the files.
+/// Reads all options from these sources, in the order of the files.
 pub(crate) fn read(files: &[File]) -> Vec<Options> {
     let items = || files.iter().flat_map(|file| &file.items);
     let structs = items().filter_map(|item| match item {
@@ -90,7 +89,7 @@ fn kind(signature: &Signature) -> FieldKind {
     }
 }
 
-/// Returns the name of the method of `Arguments` that reads them.
+/// Returns the name of the method of `Arguments` that reads the options.
 pub(crate) fn reader(options: &str) -> String {
     let words = options
         .chars()
@@ -98,7 +97,7 @@ pub(crate) fn reader(options: &str) -> String {
     words.collect::<String>().trim_start_matches('_').to_string()
 }
 
-/// Methods of `Arguments` that read options: the fields in order.
+/// Returns the methods of `Arguments` that read options, with the fields in order.
 pub(crate) fn rust(all: &[Options]) -> String {
     let mut out = String::from("impl Arguments<'_> {\n");
     for Options { name, fields, .. } in all {
@@ -137,7 +136,7 @@ pub(crate) fn rust(all: &[Options]) -> String {
     out + "}\n"
 }
 
-/// Returns the order in which fields cross, and the interfaces.
+/// Returns the order in which fields are encoded, and the interfaces.
 pub(crate) fn typescript(all: &[Options]) -> String {
     let mut out = String::from("\n/** The fields of options, in the order in which they cross. */\n");
     out += "export const OPTIONS: Record<string, readonly (readonly [name: string, kind: string])[]> = {\n";

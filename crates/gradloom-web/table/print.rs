@@ -4,11 +4,11 @@ use super::options::{self, Options};
 use super::{Kind, Op};
 use std::fmt::Write;
 
-/// Codes below are commands that are no ops.
+/// First code of an op; smaller codes are other commands.
 pub(crate) const FIRST_CODE: u32 = 32;
 
-/// Returns `fn call(code, arguments) -> Result<Tensor>`, which calls the op of a code. Ops that take the
-/// same share the code that reads it.
+/// Returns `fn call(code, arguments) -> Result<Tensor>`, which calls the op with a code. Ops with the same
+/// parameters share the code that reads them.
 pub(crate) fn rust(ops: &[Op]) -> String {
     let mut out = String::from(
         "/// Calls the op with a code on arguments that crossed.\n\
@@ -45,7 +45,8 @@ pub(crate) fn rust(ops: &[Op]) -> String {
             let _ = writeln!(out, "{} }}", call(last));
             continue;
         }
-        // Calls, not pointers to functions: those of functions that know their caller are functions more.
+        // Direct calls are smaller than function pointers: functions that track their caller need a shim
+        // each.
         out += "match code { ";
         for (code, op) in others {
             let _ = write!(out, "{code} => {}, ", call(op));
@@ -56,7 +57,7 @@ pub(crate) fn rust(ops: &[Op]) -> String {
     out
 }
 
-/// Returns the table as a TypeScript module: `OPS` for running, `TensorOps` and `FunctionOps` for types and
+/// Returns the table as a TypeScript module: `OPS` for calls, `TensorOps` and `FunctionOps` for types and
 /// documentation.
 pub(crate) fn typescript(ops: &[Op], options: &[Options]) -> String {
     let mut out = String::from(
@@ -98,7 +99,7 @@ pub(crate) fn typescript(ops: &[Op], options: &[Options]) -> String {
     out
 }
 
-/// Writes documentation before a declaration, with Rust's links as plain names.
+/// Writes documentation before a declaration, with Rust's links replaced by plain names.
 pub(super) fn comment(out: &mut String, indent: &str, doc: &[String]) {
     let line = |text: &str| {
         text.replace("[`Tensor::", "`")
@@ -132,8 +133,8 @@ pub(super) fn camel(name: &str) -> String {
 }
 
 impl Op {
-    /// Returns whether both ops are called alike. False for ops with integers, which are handed over as the
-    /// type that the op takes; that type is not known here.
+    /// Returns true if both ops have the same parameters. False for ops with integers, which are passed as
+    /// the type that the op takes, and that type is not known here.
     fn takes_the_same(&self, other: &Op) -> bool {
         let kinds = |op: &Op| -> Vec<Kind> { op.params.iter().map(|param| param.kind).collect() };
         self.method == other.method && kinds(self) == kinds(other) && !kinds(self).contains(&Kind::Integer)
@@ -160,11 +161,11 @@ impl Kind {
         }
     }
 
-    /// Returns the method of `Arguments` that reads it.
+    /// Returns the method of `Arguments` that reads a parameter of this kind.
     fn reader(self) -> String {
         match self {
             Kind::Options(name) => options::reader(name),
-            // Both are whole numbers, of any sign.
+            // Both are lists of signed integers.
             Kind::Extents => "axes".to_string(),
             kind => kind.name().to_string(),
         }

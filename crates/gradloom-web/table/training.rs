@@ -1,9 +1,9 @@
-//! Schedules, initial values and optimizers as TypeScript sees them, read from their declarations.
+//! Schedules, initial values and optimizers for TypeScript, read from their declarations.
 //!
-//! In: the variants of `Schedule` and `Init`, and the builder methods of each type that is made by
+//! In: the variants of `Schedule` and `Init`, and the builder methods of each type with a constructor
 //! `new(lr: impl Into<Schedule>)`. Out: functions for Rust that read them from numbers, and the codes,
-//! settings and types for TypeScript. Always holds: both sides are made of the same list, so no number is
-//! kept in step by hand.
+//! settings and types for TypeScript. Always holds: both sides are generated from the same list, so no code
+//! is maintained by hand.
 
 use super::print::{camel, comment};
 use super::{doc, is};
@@ -11,37 +11,37 @@ use quote::quote;
 use std::fmt::Write;
 use syn::{Fields, File, ImplItem, Item, ItemEnum, Type};
 
-/// Builder methods that are no settings in TypeScript, with the reason.
+/// Builder methods that are not settings in TypeScript, with the reason.
 const NO_SETTINGS: [&str; 2] = [
-    // It has each of the two alone.
+    // TypeScript has each of the two alone.
     "betas",
-    // Each parameter of TypeScript says whether it decays.
+    // In TypeScript, each parameter states whether it decays.
     "decay_everything",
 ];
 
-/// Settings that tensorgrad calls by another name: name here, name there.
+/// Settings with another name in tensorgrad: name here, name there.
 const NAMES: [(&str, &str); 1] = [("epsilon", "eps")];
 
-/// An optimizer: its code is its place in the list.
+/// An optimizer, whose code is its position in the list.
 struct Optimizer {
     name: String,
     doc: Vec<String>,
     settings: Vec<Setting>,
 }
 
-/// A builder method that takes a number, or (a flag) nothing.
+/// A builder method with a number, or for a flag without arguments.
 struct Setting {
     method: String,
     flag: bool,
     doc: Vec<String>,
 }
 
-/// Returns the functions that read them, for Rust.
+/// Returns the Rust functions that read schedules, initial values and optimizers.
 pub(crate) fn rust(optim: &[File], init: &[File]) -> String {
     schedules(find(optim, "Schedule")) + &initial(find(init, "Init")) + &building(&optimizers(optim))
 }
 
-/// Returns the codes, settings and types, for TypeScript.
+/// Returns the codes, settings and types for TypeScript.
 pub(crate) fn typescript(optim: &[File], init: &[File]) -> String {
     let mut out = String::from(
         "// Made by wasm.mjs from gradloom-core. Do not edit.\n\
@@ -98,7 +98,7 @@ pub(crate) fn typescript(optim: &[File], init: &[File]) -> String {
     out
 }
 
-/// Returns the first paragraph, which holds in both languages; the rest is about Rust.
+/// Returns the first paragraph, which applies to both languages; the rest is about Rust.
 fn first_paragraph(doc: &[String]) -> &[String] {
     doc.split(String::is_empty).next().unwrap_or_default()
 }
@@ -110,7 +110,7 @@ impl Setting {
     }
 }
 
-/// Returns the public enum of this name.
+/// Returns the public enum with this name.
 fn find<'f>(files: &'f [File], name: &str) -> &'f ItemEnum {
     let mut items = files.iter().flat_map(|file| &file.items);
     let found = items.find_map(|item| match item {
@@ -120,7 +120,7 @@ fn find<'f>(files: &'f [File], name: &str) -> &'f ItemEnum {
     found.unwrap_or_else(|| panic!("there is no enum {name}"))
 }
 
-/// Returns `fn schedule(arguments)`: a code, then the fields in order.
+/// Returns `fn schedule(arguments)`, which reads a code and then the fields in order.
 fn schedules(declared: &ItemEnum) -> String {
     let mut out = String::from(
         "/// A schedule: its code, then its fields in order.\n\
@@ -140,7 +140,7 @@ fn schedules(declared: &ItemEnum) -> String {
     out + "        _ => return Err(arguments.unknown(code as u32)),\n    })\n}\n"
 }
 
-/// Returns `fn init(code, numbers, values)`: fields that are numbers come from `numbers`, in order.
+/// Returns `fn init(code, numbers, values)`, which takes numeric fields from `numbers`, in order.
 fn initial(declared: &ItemEnum) -> String {
     let mut out = String::from(
         "/// Initial values: a code with up to two numbers, or given values.\n\
@@ -159,7 +159,7 @@ fn initial(declared: &ItemEnum) -> String {
     out + "        _ => return Err(misuse(\"there is no such init\")),\n    })\n}\n"
 }
 
-/// Returns a variant with its fields.
+/// Returns the expression that constructs a variant with its fields.
 fn construct(variant: &syn::Variant, value: impl Fn(&Type) -> &'static str) -> String {
     let name = &variant.ident;
     match &variant.fields {
@@ -203,7 +203,7 @@ fn building(optimizers: &[Optimizer]) -> String {
     out + "        _ => None,\n    }\n}\n"
 }
 
-/// Types with `new(lr: impl Into<Schedule>)`, under the names of their aliases if they have some.
+/// Returns the types with `new(lr: impl Into<Schedule>)`, under the names of their aliases if they have any.
 fn optimizers(files: &[File]) -> Vec<Optimizer> {
     let items = || files.iter().flat_map(|file| &file.items);
     let mut all = Vec::new();
@@ -249,7 +249,7 @@ fn optimizers(files: &[File]) -> Vec<Optimizer> {
     all
 }
 
-/// Returns the name of the type behind an alias.
+/// Returns the name of an alias's type.
 fn target(ty: &Type) -> String {
     match ty {
         Type::Path(path) => path.path.segments.last().expect("a path has a name").ident.to_string(),
@@ -257,7 +257,7 @@ fn target(ty: &Type) -> String {
     }
 }
 
-/// Returns a builder method as a setting; of the macro `setters`, each number.
+/// Returns the settings of a builder method, or of each number in the macro `setters`.
 fn settings(item: &ImplItem) -> Vec<Setting> {
     match item {
         ImplItem::Fn(f) => setting(f).into_iter().collect(),
@@ -269,7 +269,7 @@ fn settings(item: &ImplItem) -> Vec<Setting> {
                     let method = input.parse::<syn::Ident>()?.to_string();
                     all.push(Setting { method, flag: false, doc });
                 }
-                // What decays is no setting.
+                // What decays is not a setting.
                 input.parse::<proc_macro2::TokenStream>().map(|_| all)
             };
             setters.mac.parse_body_with(numbers).expect("documented numbers")
@@ -278,7 +278,7 @@ fn settings(item: &ImplItem) -> Vec<Setting> {
     }
 }
 
-/// Returns a builder method as a setting.
+/// Returns a builder method as a setting, or `None` if it is not one.
 fn setting(f: &syn::ImplItemFn) -> Option<Setting> {
     let method = f.sig.ident.to_string();
     let syn::ReturnType::Type(_, result) = &f.sig.output else { return None };
