@@ -1,20 +1,20 @@
-// Blocks and gradients inside a trace. In: tensors, alone or in arrays and records, and functions of them. Out:
-// tensors in the same form. What always holds: a function is called once, while it is traced; a tensor that is
-// made in it is used in it, or returned.
+// Blocks and gradients inside a trace. In: tensors, alone or in arrays and records, and functions of them.
+// Out: tensors in the same structure. Always holds: a function is called once, while it is traced; a tensor
+// created in it is used inside, or returned.
 
 import { COMMAND } from './log.js';
 import { Tensor } from './tensor.js';
 import { currentTrace } from './trace.js';
 
-/** Tensors: one, an array of groups, or a record of groups. */
+/** A tensor, an array of groups, or a record of groups. */
 export type TensorGroup = Tensor | readonly TensorGroup[] | { readonly [name: string]: TensorGroup };
 
-/** The tensors of a group in order. */
+/** Returns the tensors of a group in order. */
 function members(group: TensorGroup): Tensor[] {
   return group instanceof Tensor ? [group] : Object.values(group as Readonly<Record<string, TensorGroup>>).flatMap(members);
 }
 
-/** A group in the form of another, of these tensors in order. */
+/** Returns a group with the structure of another, filled with these tensors in order. */
 function regrouped<G extends TensorGroup>(group: G, tensors: Iterator<Tensor>): G {
   if (group instanceof Tensor) return tensors.next().value as G & Tensor;
   if (Array.isArray(group)) return group.map((part) => regrouped(part as TensorGroup, tensors)) as unknown as G;
@@ -22,8 +22,9 @@ function regrouped<G extends TensorGroup>(group: G, tensors: Iterator<Tensor>): 
 }
 
 /**
- * Gradients of a single f32 with respect to tensors of the same trace: inputs, parameters, anything between. A
- * tensor that it does not depend on gets zeros. Not inside `checkpoint` and `scan`.
+ * Returns the gradients of an f32 scalar with respect to tensors of the same trace: inputs, parameters, or
+ * intermediate values. The gradient is zero for a tensor that the scalar does not depend on. Not allowed
+ * inside `checkpoint` and `scan`.
  */
 export function gradients<const T extends readonly Tensor[]>(loss: Tensor, of: T): { -readonly [K in keyof T]: Tensor } {
   const trace = currentTrace('gradients');
@@ -31,8 +32,8 @@ export function gradients<const T extends readonly Tensor[]>(loss: Tensor, of: T
 }
 
 /**
- * Computes a part of the model, of which only the results are kept for the backward pass: the rest is computed
- * again there. Less memory for more time, and the same bits.
+ * Computes a part of the model without keeping its intermediate values for the backward pass, which
+ * recomputes them. This takes less memory and more time; the results are bit-identical.
  */
 export function checkpoint<R extends TensorGroup>(f: () => R): R {
   const trace = currentTrace('checkpoint');
@@ -47,10 +48,10 @@ export function checkpoint<R extends TensorGroup>(f: () => R): R {
 }
 
 /**
- * Runs a function `steps` times over tensors that it carries along and slices of tensors that are stacked along
- * their first axis, which has the extent `steps`. The function takes what is carried, as the step before left it,
- * and the slices, and gives the next carried tensors, of the same types, and outputs. The result is what is
- * carried at the end, and the outputs stacked along a new first axis.
+ * Calls a function for each of `steps` steps, with carried tensors and slices of stacked tensors, whose first
+ * axis has the extent `steps`. The function takes the tensors carried from the previous step and the slices,
+ * and returns the next carried tensors, of the same types, and outputs. The result is the final carried
+ * tensors, and the outputs stacked along a new first axis.
  */
 export function scan<C extends TensorGroup, S extends TensorGroup, O extends TensorGroup>(
   steps: number, carried: C, stacked: S, f: (carried: C, slices: S) => readonly [carried: C, outputs: O],

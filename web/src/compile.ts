@@ -1,7 +1,7 @@
 // Entry points. In: a model with a loss or a forward function. Out: a compiled program in a worker, or
-// (`trace`) what it would be. What always holds: the user's function is traced on the caller's thread, so
-// that its errors have the user's stack; everything that takes long happens in the worker, except in `trace` (for a GPU in Node.js
-// the caller's thread serves).
+// (`trace`) a description of it. Always holds: the user's function is traced on the caller's thread, so that
+// its errors have the user's stack; all slow work happens in the worker, except in `trace` (with a GPU in
+// Node.js, on the caller's thread).
 
 import type { Dtype } from './dtype.js';
 import { checkOutput, FORWARD_SPEC, ForwardProgram, type CompiledForward, type ForwardSpec } from './forward.js';
@@ -17,38 +17,41 @@ import { traceLoss } from './train.js';
 import { declareModel, shown, traceFunction } from './tracing.js';
 import { PRECISIONS, type Core, type Precision } from './wasm.js';
 
-/** Where a program runs. */
+/** Device to run a program on. */
 export interface WhereSpec {
-  /** 'webgpu', 'cpu', or (the default) 'auto': WebGPU, or the CPU where there is none, or only one in software. */
+  /**
+   * 'webgpu', 'cpu', or 'auto' (the default): WebGPU, or the CPU if WebGPU is missing or only emulated in
+   * software.
+   */
   device?: Device;
-  /** Asks for no more than WebGPU's default limits, so that kernels are the same everywhere. */
+  /** Limits the program to WebGPU's default limits, so that kernels are the same on every device. */
   portable?: boolean;
-  /** Ends the compilation. */
+  /** Aborts the compilation. */
   signal?: AbortSignal;
 }
 
-/** What `compile` takes. */
+/** Options of `compile`. */
 export type TrainingSpec<M extends Module, D extends InputDecls> = LossSpec<M, D> & WhereSpec;
 
-/** What `compileForward` takes. */
+/** Options of `compileForward`. */
 export type ForwardExecutorSpec<M extends Module, D extends InputDecls, O extends Dtype = 'f32'> = ForwardSpec<M, D, O> & WhereSpec & {
   model: M;
-  /** Seeds initial values; a random one if not given. */
+  /** Seed of the initial values; random by default. */
   seed?: number;
-  /** What it computes in; 'f32' if not given. */
+  /** Precision of the computation; 'f32' by default. */
   precision?: Precision;
 };
 
 const WHERE: Rules = { device: ['auto', 'webgpu', 'cpu'], portable: 'flag', signal: 'signal' };
 
-/** What to write for names of other libraries, and of older versions of tensorgrad. */
+/** Replacements for option names of other libraries, and of older versions of tensorgrad. */
 const INSTEAD = {
   adam: "write optimizer: { kind: 'adam', .. }", adamw: "write optimizer: { kind: 'adamw', .. }", sgd: "write optimizer: { kind: 'sgd', .. }",
   lr: "it is an option of the optimizer: { kind: 'adam', lr: .. }", factory: 'write model: new MyModel()',
   withCaptures: 'captures are always read back; step(..) and run(..) take withCaptures',
 };
 
-/** Fails if what is to be compiled is not what it should be. */
+/** Throws if the options of a compilation are invalid. */
 function checkSpec(where: string, spec: unknown, known: Rules): void {
   checkOptions(where, spec, known, INSTEAD);
   const { model, loss, forward, inputs } = (spec ?? {}) as Record<string, unknown>;
@@ -60,19 +63,19 @@ function checkSpec(where: string, spec: unknown, known: Rules): void {
   if (typeof inputs !== 'object' || inputs === null) throw fail('trace', `${where}: \`inputs\` is ${String(inputs)}`, 'write inputs: { x: [32, 1] }');
 }
 
-/** The error of a compilation whose signal was aborted, with the signal's reason as its cause. */
+/** Returns the error of an aborted compilation, with the signal's reason as its cause. */
 function aborted(signal: AbortSignal): Error {
   return new GradloomError({ kind: 'aborted', message: 'the compilation was aborted' }, { cause: signal.reason });
 }
 
-/** Starts a worker while something is traced; without the worker if tracing fails. */
+/** Starts a worker while the model is traced, and closes it if tracing fails. */
 async function hosted<R>(where: WhereSpec, work: (core: Core, host: Promise<Host>) => Promise<R>): Promise<R> {
   const { device = 'auto', portable = false, signal } = where;
   if (signal?.aborted) throw aborted(signal);
   const first = chosen(device);
   const host = first.then((chosen) => startHost(device, chosen, portable));
   host.catch(() => undefined);
-  // Its module may be missing, where another device was taken then.
+  // The module of the chosen device may be missing, so that the other device is used.
   const core = first.then(tracingCore).catch(async () => tracingCore((await host).device));
   core.catch(() => undefined);
   const end = () => { host.then(({ client }) => client.close()).catch(() => undefined); };
@@ -83,7 +86,7 @@ async function hosted<R>(where: WhereSpec, work: (core: Core, host: Promise<Host
     return made;
   } catch (thrown) {
     end();
-    // Whatever it was that the abort met.
+    // The abort determines the error, whatever it interrupted.
     throw signal?.aborted ? aborted(signal) : thrown;
   } finally {
     signal?.removeEventListener('abort', end);
@@ -91,9 +94,9 @@ async function hosted<R>(where: WhereSpec, work: (core: Core, host: Promise<Host
 }
 
 /**
- * Compiles a training step: loss, gradients, optimizer. Rejects with the kind 'trace' where the model, the loss or
- * an option is wrong, 'unsupported' where `device: 'webgpu'` is wanted and there is none, 'device' where the device
- * refuses, 'plan' where the memory budget cannot be met.
+ * Compiles a training step: loss, gradients, optimizer. Rejects with the kind 'trace' if the model, the loss
+ * or an option is wrong, 'unsupported' if `device: 'webgpu'` is not available, 'device' if the device fails,
+ * or 'plan' if the memory budget is too small.
  */
 export async function compile<M extends Module, const D extends InputDecls>(
   spec: TrainingSpec<M, D> & { loss: LossSpec<M, NoInfer<D>>['loss'] },
@@ -102,14 +105,14 @@ export async function compile<M extends Module, const D extends InputDecls>(
   const site = new Error();
   return hosted(spec, async (core, starting) => {
     const inputs = withoutWildcards(declared(spec.inputs));
-    // The trace is done before anything else can trace on this instance.
+    // Tracing is finished before anything else can trace on this instance.
     const traced = traceLoss<M, D>(core, spec, inputs);
     const host = await starting;
     return new TrainingProgram<M, D>(host, core, spec, inputs, await compileLoss(host, spec, traced, site));
   });
 }
 
-/** Compiles a forward function over a model of its own. */
+/** Compiles a forward function with a model of its own. */
 export async function compileForward<M extends Module, const D extends InputDecls, O extends Dtype = 'f32'>(
   spec: ForwardExecutorSpec<M, D, O> & { forward: ForwardSpec<M, NoInfer<D>, O>['forward'] },
 ): Promise<CompiledForward<M, D, O>> {
@@ -134,7 +137,7 @@ export async function compileForward<M extends Module, const D extends InputDecl
 }
 
 /**
- * What `compile` would make, without a GPU and without a worker, on this thread: the graph of the loss with the
+ * Describes the result of `compile` without a GPU or a worker, on this thread: the graph of the loss and its
  * gradients, and the plan and the kernels of the step.
  */
 export async function trace<M extends Module, const D extends InputDecls>(
@@ -148,7 +151,7 @@ export async function trace<M extends Module, const D extends InputDecls>(
   });
 }
 
-/** What `compileForward` would make, without a GPU and without a worker, on this thread. */
+/** Describes the result of `compileForward` without a GPU or a worker, on this thread. */
 export async function traceForward<M extends Module, const D extends InputDecls, O extends Dtype = 'f32'>(
   spec: ForwardExecutorSpec<M, D, O> & { forward: ForwardSpec<M, NoInfer<D>, O>['forward'] },
 ): Promise<CompiledIR & { paramNames: string[] }> {

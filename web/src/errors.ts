@@ -1,24 +1,21 @@
-// Errors. In: what the wasm module writes as JSON, or what the face itself finds. Out: a `GradloomError`
-// whose `kind` says what went wrong and whose `message` is enough to act on. They cross the worker boundary
-// as plain values (`ErrorValue`) and are rebuilt on the other side; nothing of ours is ever thrown as another
-// class.
+// Errors. In: JSON from the wasm module, or a problem found here. Out: a `GradloomError` whose `kind`
+// classifies the problem and whose `message` suffices to act on it. Errors cross the worker boundary as plain
+// values (`ErrorValue`) and are rebuilt on the other side; this package throws no other class.
 
-/** Where the user's code was, as far as a stack tells. */
+/** A location in the user's code, as found in a stack. */
 export interface Origin {
   file: string;
   line: number;
   column: number;
 }
 
-/**
- * What kind of error it is. The first group comes out of the compiler, the second out of the browser's side.
- */
+/** The kind of an error. The first group is from the compiler, the second from the browser's side. */
 export type ErrorKind =
   | 'trace' | 'missing-gradient' | 'feed' | 'store' | 'plan' | 'device' | 'trap' | 'not-finite' | 'lost' | 'internal'
   | 'unsupported' | 'aborted' | 'destroyed' | 'network' | 'format'
   | (string & {});
 
-/** An error as a value, as it is posted between threads. */
+/** An error as a plain value, as posted between threads. */
 export interface ErrorValue {
   kind: ErrorKind;
   message: string;
@@ -29,19 +26,19 @@ export interface ErrorValue {
   rendered?: string;
 }
 
-/** Every error that this package throws or returns. */
+/** The class of all errors that this package throws or returns. */
 export class GradloomError extends Error {
-  /** What kind of error it is. */
+  /** Kind of the error. */
   readonly kind: ErrorKind;
-  /** Further facts. */
+  /** Additional facts. */
   readonly notes: readonly string[];
-  /** What can be done about it. */
+  /** Possible remedies. */
   readonly help: readonly string[];
-  /** The op that was being traced, or an empty string. */
+  /** Op that was being traced, or an empty string. */
   readonly op: string;
-  /** The user's line that the error is about. */
+  /** The user's line that caused the error. */
   readonly origin: Origin | null;
-  /** Everything above in one text, with the source line where it could be read. */
+  /** All of the above as one text, with the source line if it could be read. */
   rendered: string;
 
   constructor(value: ErrorValue, options?: ErrorOptions) {
@@ -57,8 +54,8 @@ export class GradloomError extends Error {
 }
 
 /**
- * An error found while a model is traced: shapes or dtypes that do not agree, a tensor used outside of its
- * trace.
+ * An error found while a model is traced, such as shapes or dtypes that do not match, or a tensor used
+ * outside of its trace.
  */
 export class ShapeError extends GradloomError {
   constructor(value: ErrorValue, options?: ErrorOptions) {
@@ -74,15 +71,15 @@ function text(value: ErrorValue): string {
   return lines.join('\n');
 }
 
-/** Methods of tensors, once there are any: a worker has none. */
+/** Methods of tensors, or empty in a worker, which has no tensors. */
 const methods = new Set<string>();
 
-/** Says which methods tensors have, so that remedies name no others. */
+/** Registers the methods of tensors, so that remedies name only existing ones. */
 export function knowMethods(names: Iterable<string>): void {
   for (const name of names) methods.add(name);
 }
 
-/** A text of the Rust library with its code as a script has it. */
+/** Replaces Rust code in a text by its TypeScript form. */
 function inScript(text: string): string {
   return text
     .replace(/\bDType::(\w+)/g, (_, name: string) => `'${name.toLowerCase()}'`)
@@ -90,14 +87,14 @@ function inScript(text: string): string {
     .replace(/\.([a-z]\w*_\w*)\(/g, (_, name: string) => `.${name.replace(/_([a-z0-9])/g, (__, letter: string) => letter.toUpperCase())}(`);
 }
 
-/** Whether a remedy names what a script has not: paths, types and methods of the Rust library. */
+/** Returns true if a remedy mentions paths, types or methods that exist only in Rust. */
 function isRust(line: string): boolean {
   const called = [...line.matchAll(/(?<![\w)\]])\.([a-z]\w*)\(/g)].map(([, name]) => name!);
   return /::|\b(?:usize|isize|f64|Vec|Option|unwrap)\b|\b(?:Some|Ok)\(|&mut\b|\|[a-z, ]+\|/.test(line)
     || (methods.size > 0 && called.some((name) => !methods.has(name)));
 }
 
-/** An error of the module as a script understands it, without remedies that it has not. */
+/** Rewrites an error of the module for TypeScript, without remedies that do not apply. */
 export function withoutRust(value: ErrorValue): ErrorValue {
   const lines = (text: string) => text.split('\n').map(inScript).filter((line) => !(/^\s*(= )?help: /.test(line) && isRust(line))).join('\n');
   return {
@@ -108,20 +105,20 @@ export function withoutRust(value: ErrorValue): ErrorValue {
   };
 }
 
-/** The error that a value describes. */
+/** Creates the error that a value describes. */
 export function errorOf(value: ErrorValue, options?: ErrorOptions): GradloomError {
   return value.kind === 'trace' ? new ShapeError(value, options) : new GradloomError(value, options);
 }
 
-/** An error of the given kind, with lines of help. */
+/** Creates an error of a kind, with lines of help. */
 export function fail(kind: ErrorKind, message: string, ...help: string[]): GradloomError {
   return errorOf({ kind, message, help });
 }
 
-/** Anything that was thrown, as a value that can be posted. */
+/** Converts anything thrown to a value that can be posted. */
 export function errorValue(thrown: unknown): ErrorValue {
   if (thrown instanceof GradloomError) {
-    // `message` is notes and help too; they are told apart again on the other side.
+    // `message` also contains notes and help, which are separated again on the other side.
     const message = thrown.message.split('\nnote: ')[0]!.split('\nhelp: ')[0]!;
     const { kind, op, origin, rendered } = thrown;
     return { kind, message, notes: [...thrown.notes], help: [...thrown.help], op, origin, rendered };
@@ -133,14 +130,14 @@ export function errorValue(thrown: unknown): ErrorValue {
 }
 
 /**
- * The error that a value describes, with the stack of the call that asked for it: `site` is an Error made
- * there.
+ * Creates the error that a value describes, with the stack of the user's call, where the Error `site` was
+ * created.
  */
 export function rebuild(value: ErrorValue, site?: Error): GradloomError {
   const error = errorOf(withoutRust(value));
   const frames = site?.stack;
   if (frames !== undefined) {
-    // V8 begins a stack with "Error\n", the others do not.
+    // V8 begins a stack with "Error\n"; other engines do not.
     const body = frames.startsWith('Error') ? frames.slice(frames.indexOf('\n') + 1) : frames;
     error.stack = `${error.name}: ${error.message}\n${body}`;
   }

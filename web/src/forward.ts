@@ -1,7 +1,6 @@
-// Forward programs. In: a forward function with one wildcard extent at most. Out: `run`, which compiles on
-// demand. What always holds: calls that come at once with a new extent compile it once; at most
-// `maxCachedShapes` extents are kept, the rest leaves no buffer; a replaced model makes them all compile
-// again.
+// Forward programs. In: a forward function with at most one wildcard extent. Out: `run`, which compiles on
+// demand. Always holds: simultaneous calls with a new extent compile it once; at most `maxCachedShapes`
+// extents are kept, and the others hold no buffers; replacing the model recompiles all of them.
 
 import { DTYPES, isPlain, type Dtype } from './dtype.js';
 import { fail, type GradloomError } from './errors.js';
@@ -17,43 +16,43 @@ import { shown, traceFunction, type Results } from './tracing.js';
 import { graphOf, inspectProgram, type CompiledIR, type Inspection } from './inspect.js';
 import type { Core } from './wasm.js';
 
-/** A function of a model and its inputs that gives one tensor. */
+/** A function of a model and its inputs that returns one tensor. */
 export type ForwardFn<M extends Module, D extends InputDecls> = (model: M, inputs: InputTensors<D>) => Tensor;
 
-/** A forward function over a model. */
+/** A forward function of a model. */
 export interface ForwardSpec<M extends Module, D extends InputDecls, O extends Dtype = 'f32'> {
-  /** Gives a tensor, an array of tensors, or a record of tensors. */
+  /** Function that returns a tensor, an array of tensors, or a record of tensors. */
   forward: (model: M, inputs: InputTensors<D>) => Results;
-  /** Inputs; one extent, the same in all, may be null. */
+  /** Inputs; one extent, the same in all inputs, may be null. */
   inputs: D;
-  /** The dtype of the (first) result; 'f32' if not given. One of 16 bits is 'f32', as its array is. */
+  /** Dtype of the (first) result; 'f32' by default. For a 16-bit dtype it is 'f32', the type of its array. */
   output?: O;
-  /** Extents that are kept compiled; 8 if not given. */
+  /** Maximum number of extents that are kept compiled; 8 by default. */
   maxCachedShapes?: number;
 }
 
-/** Options of `ForwardSpec`. */
+/** Rules for the options of `ForwardSpec`. */
 export const FORWARD_SPEC: Rules = { forward: 'any', inputs: 'any', output: DTYPES, maxCachedShapes: 'extent' };
 
-/** What a run can vary. */
+/** Options of a run. */
 export interface RunOptions {
-  /** Cancels the run if it was not begun. */
+  /** Cancels the run if it has not started. */
   signal?: AbortSignal;
-  /** false: what was captured is not in the result. */
+  /** False to omit captured tensors from the result. */
   withCaptures?: boolean;
 }
 
-/** Who owns the parameters that a forward function reads. */
+/** The owner of the parameters that a forward function reads. */
 export interface Owner<M extends Module> {
   readonly host: Host;
   readonly core: Core;
-  /** The model now; it changes when it is replaced. */
+  /** Current model; it changes when it is replaced. */
   model(): Model;
   instance(): M;
   destroyed(): boolean;
-  /** Whether the worker makes the parameters with the first program only. */
+  /** True if the worker creates the parameters with the first program. */
   readonly late: boolean;
-  /** Which function of ours the user called. */
+  /** Name of the function that the user called. */
   readonly where: string;
 }
 
@@ -64,57 +63,58 @@ interface Variant {
   captures: string[];
 }
 
-/** A compiled forward function: what `attach` and `compileForward` give. */
+/** A compiled forward function, as returned by `attach` and `compileForward`. */
 export interface CompiledForward<M extends Module = Module, D extends InputDecls = InputDecls, O extends Dtype = 'f32'> {
   /** Names of the parameters. */
   readonly paramNames: readonly string[];
-  /** The seed of the initial values. */
+  /** Seed of the initial values. */
   readonly seed: number;
-  /** Settles if the device is lost. */
+  /** Resolves with the error if the device is lost. */
   readonly lost: Promise<GradloomError>;
-  /** @internal Never there: it says which model it is of. */
+  /** @internal Never set; carries the type of the model. */
   readonly model?: M;
-  /** Compiles for an extent of the wildcard (null where there is none), before a run needs it. */
+  /** Compiles for an extent of the wildcard (null if there is none) before a run needs it. */
   prepare(extent?: number | null): Promise<void>;
-  /** Runs the function on these inputs, which are copied. It never rejects: what went wrong is in the result. */
+  /** Runs the function on copies of these inputs. Never rejects: the result contains any error. */
   run(inputs: TypedInputs<D>, options?: RunOptions): Promise<RunResult<O>>;
-  /** What was compiled for these inputs. */
+  /** Returns the compiled program for these inputs. */
   inspect(inputs: TypedInputs<D>): Promise<Inspection>;
-  /** The graph for these inputs, and what was compiled for it. */
+  /** Returns the graph for these inputs, and the compiled program. */
   graphFor(inputs: TypedInputs<D>): Promise<CompiledIR>;
   /**
-   * Overwrites parameters: all of them, or with `partial` those that are given. They are shared with the training.
+   * Overwrites all parameters, or with `partial` only the given ones. They are shared with the training
+   * program.
    */
   uploadParams(values: ParamValues, options?: { partial?: boolean }): Promise<void>;
-  /** The parameters by path. */
+  /** Returns the parameters by path. */
   downloadParams(): Promise<Record<string, Float32Array>>;
   /**
-   * The parameters and the model's states by name, with the seed: `saveSafetensors(state.tensors, state.metadata)` makes a
-   * file of them. Nothing of an optimizer is in it.
+   * Returns the parameters and the model's states by name, with the seed: `saveSafetensors(state.tensors,
+   * state.metadata)` writes a file of them. It contains nothing of an optimizer.
    */
   downloadState(): Promise<TrainingState>;
   /**
-   * Takes over parameters and the model's states of what `downloadState` gave, or of a file of it, also of a training:
-   * all of them or nothing.
+   * Restores the parameters and the model's states from a result of `downloadState`, or from a file of it,
+   * including one of a training program. Restores all of them or none.
    */
   uploadState(state: TrainingState | ArrayBuffer | Uint8Array): Promise<void>;
-  /** Sets the model's states to their initial values; parameters stay. */
+  /** Resets the model's states to their initial values, but not the parameters. */
   resetStates(): Promise<void>;
-  /** Drops the compiled programs; runs that were not begun are aborted. */
+  /** Drops the compiled programs; runs that have not started are aborted. */
   destroy(): Promise<void>;
 }
 
-/** What `attach` and `compileForward` make. */
+/** Implementation of `attach` and `compileForward`. */
 export class ForwardProgram<M extends Module, D extends InputDecls, O extends Dtype> implements CompiledForward<M, D, O> {
   readonly #owner: Owner<M>;
   readonly #spec: ForwardSpec<M, D, O>;
   readonly #inputs: Declared[];
   readonly #most: number;
-  /** By extent, the least recently used first; made for one session. */
+  /** Programs by extent, least recently used first, for one session. */
   #variants = new Map<number | null, Promise<Variant>>();
   #session: number;
   #gone = false;
-  /** Whether any program was. */
+  /** True once a program was compiled. */
   #compiled = false;
   readonly #onDestroy: () => Promise<void>;
 
@@ -140,7 +140,7 @@ export class ForwardProgram<M extends Module, D extends InputDecls, O extends Dt
     return this.#owner.host.client.lost;
   }
 
-  /** @internal Whether one extent is open. */
+  /** @internal True if an extent is a wildcard. */
   get hasWildcard(): boolean {
     return this.#inputs.some(({ shape }) => shape.includes(null));
   }
@@ -152,7 +152,7 @@ export class ForwardProgram<M extends Module, D extends InputDecls, O extends Dt
   #variant(extent: number | null, site: Error): Promise<Variant> {
     const { session } = this.#owner.model();
     if (session !== this.#session) {
-      // The programs went with the model that was replaced.
+      // The replaced model's programs no longer exist.
       this.#session = session;
       this.#variants.clear();
     }
@@ -203,7 +203,7 @@ export class ForwardProgram<M extends Module, D extends InputDecls, O extends Dt
     try {
       checkOptions('run', options, { signal: 'signal', withCaptures: 'flag' });
       const variant = this.#variant(wildcard(this.#inputs, inputs), site);
-      // Taken now: the caller may write to its arrays while this waits.
+      // Copied now, since the caller may write to its arrays while this waits.
       const given = inputs as Readonly<Record<string, unknown>>;
       const taken = handed(this.#inputs.map(({ dtype }) => dtype), arrays(filled(this.#inputs, wildcard(this.#inputs, inputs)), given));
       const { program, results, captures } = await variant;
@@ -267,7 +267,7 @@ export class ForwardProgram<M extends Module, D extends InputDecls, O extends Dt
     await this.#owner.host.client.ask('reset', { session, params: false, states: true, optimizer: false }, [], site);
   }
 
-  /** Sees to it that there are parameters: a model of its own has them with its first program. */
+  /** Ensures that there are parameters, which `compileForward` creates with the first program. */
   async #store(site: Error): Promise<void> {
     if (!this.#owner.late || this.#compiled) return;
     await (this.#variants.values().next().value ?? this.#variant(this.hasWildcard ? 1 : null, site));
@@ -281,7 +281,7 @@ export class ForwardProgram<M extends Module, D extends InputDecls, O extends Dt
     await this.#onDestroy();
   }
 
-  /** @internal Fails if the function cannot be compiled. */
+  /** @internal Throws if the function cannot be compiled. */
   async check(): Promise<this> {
     if (!this.hasWildcard) await this.prepare();
     if (this.#owner.destroyed()) throw fail('aborted', 'it was destroyed while it was compiled');
@@ -289,7 +289,7 @@ export class ForwardProgram<M extends Module, D extends InputDecls, O extends Dt
   }
 }
 
-/** Fails if a result is not what `output` says. */
+/** Throws if a result does not match `output`. */
 export function checkOutput(output: Dtype | undefined, { dtype, shape }: { dtype: Dtype; shape: readonly number[] }): void {
   const told = isPlain(dtype) ? dtype : 'f32';
   const said = output === undefined || isPlain(output) ? output ?? 'f32' : 'f32';

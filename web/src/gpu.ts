@@ -1,7 +1,7 @@
-// The GPU, as the wasm module sees it: the imports `gpu.*`. In: a device of the browser; kernels, copies and
-// clears that the module describes. Out: buffers, pipelines, submissions, the bytes that a step left to be
-// read. What always holds: no import waits; equal sources are one pipeline, over all programs; a dropped
-// program leaves no buffer and no pipeline without another user.
+// The GPU for the wasm module: the imports `gpu.*`. In: a device of the browser; kernels, copies and clears
+// that the module describes. Out: buffers, pipelines, submissions, and the results of a step to read. Always
+// holds: no import blocks; programs share a pipeline for equal sources; dropping a program frees its buffers,
+// and its pipelines without other users.
 
 import { fail, GradloomError } from './errors.js';
 import { gpuInterface, IS_NODE } from './node.js';
@@ -9,21 +9,21 @@ import type { GpuCounters } from './protocol.js';
 import type { Core, GpuImports } from './wasm.js';
 import { adapterName, isSoftware } from './webgpu.js';
 
-// Numbers of the WebGPU specification, so that nothing is read from a global that a test has not.
+// Constants of the WebGPU specification, since its globals are missing in tests.
 const USAGE = { mapRead: 0x1, copySource: 0x4, copyTarget: 0x8, storage: 0x80 } as const;
 const COMPUTE = 0x4;
 const READ = 0x1;
-/** Bytes that are written or read at a time, at most: a multiple of 4. */
+/** Maximum number of bytes per write or read, a multiple of 4. */
 const PIECE = 1 << 26;
 
-/** Limits that are raised to what the adapter has. */
+/** Limits that are raised to the adapter's maximum. */
 const LIMITS = [
   'maxBufferSize', 'maxStorageBufferBindingSize', 'maxStorageBuffersPerShaderStage', 'maxComputeInvocationsPerWorkgroup',
   'maxComputeWorkgroupStorageSize', 'maxComputeWorkgroupSizeX', 'maxComputeWorkgroupSizeY', 'maxComputeWorkgroupSizeZ',
   'maxComputeWorkgroupsPerDimension',
 ] as const;
 
-/** Features that are used where the adapter has them. */
+/** Features that are used if the adapter supports them. */
 const FEATURES: readonly GPUFeatureName[] = ['shader-f16'];
 
 /** A dispatch of a program. */
@@ -32,7 +32,7 @@ interface Dispatch {
   label: string;
   workgroups: [number, number, number];
   entries: { buffer: GPUBuffer; offset: number; size: number; writable: boolean }[];
-  /** Made by `prepare`. */
+  /** Set by `prepare`. */
   pipeline?: GPUComputePipeline;
   group?: GPUBindGroup;
 }
@@ -42,14 +42,17 @@ interface Program {
   dispatches: Dispatch[];
   copies: { buffer: GPUBuffer; offset: number; bytes: number; to: number; late: boolean }[];
   clears: { buffer: GPUBuffer; offset: number; bytes: number }[];
-  /** Copies that are not late happen before this dispatch; -1: after the last, as late ones do. */
+  /**
+   * Index of the dispatch before which the copies that are not late run; -1 to run them at the end, as late
+   * ones do.
+   */
   pause: number;
   stagingBytes: number;
-  /** Staging buffers that no ticket has. */
+  /** Staging buffers that belong to no ticket. */
   idle: GPUBuffer[];
-  /** The next step's commands. */
+  /** Encoded commands of the next step. */
   next: { commands: GPUCommandBuffer; staging: GPUBuffer | null } | null;
-  /** Keys of pipelines that it holds. */
+  /** Keys of the pipelines in use. */
   held: Set<string>;
   ready: boolean;
 }
@@ -65,7 +68,7 @@ interface Ticket {
   staging: GPUBuffer | null;
 }
 
-/** Why there is no GPU. */
+/** Requests an adapter and a device. Throws an error of the kind 'unsupported' if there is none. */
 export async function requestDevice(portable: boolean): Promise<{ adapter: GPUAdapter; device: GPUDevice }> {
   const gpu = await gpuInterface();
   if (!gpu) throw fail('unsupported', IS_NODE ? 'Node.js has no WebGPU of its own' : 'this browser has no WebGPU here (no navigator.gpu)', ...(IS_NODE ? ['npm install webgpu'] : []));
@@ -81,7 +84,7 @@ export async function requestDevice(portable: boolean): Promise<{ adapter: GPUAd
   }
 }
 
-/** One device and what lives on it. */
+/** A device, with its buffers, pipelines and programs. */
 export class Gpu {
   readonly device: GPUDevice;
   readonly adapter: GPUAdapter;
@@ -97,7 +100,7 @@ export class Gpu {
   #fault: GradloomError | null = null;
   #lost: GradloomError | null = null;
   #destroyed = false;
-  /** Settles with the error when the device is lost, and never when it was destroyed by us. */
+  /** Resolves with the error when the device is lost, but never after `destroy`. */
   readonly lost: Promise<GradloomError>;
 
   constructor(adapter: GPUAdapter, device: GPUDevice) {
@@ -117,17 +120,17 @@ export class Gpu {
     });
   }
 
-  /** The error of a lost device. */
+  /** Returns the error of a lost device. */
   get lostError(): GradloomError | null {
     return this.#lost;
   }
 
-  /** What the device is, in words. */
+  /** Returns the name of the device. */
   get name(): string {
     return adapterName(this.adapter.info) || 'WebGPU';
   }
 
-  /** The numbers of the `limits` export. */
+  /** Returns the arguments of the `limits` export. */
   limits(): number[] {
     const { limits } = this.device;
     const software = isSoftware(this.adapter);
@@ -139,7 +142,7 @@ export class Gpu {
     ];
   }
 
-  /** What is alive. */
+  /** Returns the number of existing objects. */
   counters(): GpuCounters {
     return {
       liveBuffers: this.#live, liveBytes: this.#liveBytes, livePrograms: this.#programs.size,
@@ -147,7 +150,7 @@ export class Gpu {
     };
   }
 
-  /** The imports of an instance. */
+  /** Returns the imports of an instance. */
   imports(core: () => Core): GpuImports {
     return {
       buffer: (bytes) => {
@@ -226,7 +229,7 @@ export class Gpu {
     buffer.destroy();
   }
 
-  /** Runs calls that make buffers; rejects if the device refuses one of them. */
+  /** Runs calls that create buffers; rejects if the device refuses any of them. */
   async guarded<R>(calls: () => R): Promise<R> {
     this.device.pushErrorScope('out-of-memory');
     this.device.pushErrorScope('validation');
@@ -235,19 +238,20 @@ export class Gpu {
     try {
       result = calls();
     } finally {
-      // Both are popped before anything else can push.
+      // Both scopes are popped before anything else can push one.
       errors = [];
       const popped = [this.device.popErrorScope(), this.device.popErrorScope()];
       for (const scope of popped) scope.then((error) => errors.push(error), () => undefined);
       await Promise.allSettled(popped);
     }
-    // What there was no memory for is refused wherever it is used: that comes second.
+    // A resource that had no memory causes further errors wherever it is used, so errors of memory come
+    // first.
     const first = errors.find((error) => error && isMemory(error)) ?? errors.find(Boolean);
     if (first) throw describe(first);
     return result;
   }
 
-  /** Makes a program's pipelines and bind groups, and runs what runs once. */
+  /** Creates a program's pipelines and bind groups, and runs its one-time dispatches. */
   async prepare(id: number): Promise<void> {
     const program = this.#program(id);
     const all = [...program.once, ...program.dispatches];
@@ -302,7 +306,7 @@ export class Gpu {
     if (!pipeline) {
       pipeline = { made: this.#compile(dispatch, layout.pipeline), layout: layout.group, users: 0 };
       this.#pipelines.set(key, pipeline);
-      // One that failed is not kept for others.
+      // A failed pipeline is not reused.
       pipeline.made.catch(() => this.#pipelines.delete(key));
     }
     if (!program.held.has(key)) {
@@ -313,8 +317,8 @@ export class Gpu {
   }
 
   async #compile({ source, label }: Dispatch, layout: GPUPipelineLayout): Promise<GPUComputePipeline> {
-    // The pipeline's own error says what is wrong with the module: this scope only keeps it from being
-    // reported twice.
+    // The pipeline's own error describes the problem with the module. This scope only prevents a second
+    // report.
     this.device.pushErrorScope('validation');
     const module = this.device.createShaderModule({ code: source, label });
     const scope = this.device.popErrorScope();
@@ -348,7 +352,10 @@ export class Gpu {
     pass.end();
   }
 
-  /** The commands of a step. They are always the same, but each can be submitted once only. */
+  /**
+   * Encodes the commands of a step. They are always the same, but a command buffer can be submitted only
+   * once.
+   */
   #encode(program: Program): NonNullable<Program['next']> {
     const staging = program.stagingBytes === 0 ? null
       : program.idle.pop() ?? this.#make(program.stagingBytes, USAGE.mapRead | USAGE.copyTarget, 'staging');
@@ -383,7 +390,7 @@ export class Gpu {
     return ticket;
   }
 
-  /** Gives a ticket's staging buffer back. */
+  /** Drops a ticket, and recycles its staging buffer. */
   #dropTicket(id: number): void {
     const ticket = this.#tickets.get(id);
     if (!ticket) return;
@@ -394,7 +401,7 @@ export class Gpu {
     else this.#unmake(ticket.staging);
   }
 
-  /** Waits for a ticket and hands over the bytes that its step left; they are valid inside `use` only. */
+  /** Waits for a ticket and passes the results of its step to `use`; they are valid only during the call. */
   async read(id: number, use: (bytes: Uint8Array) => void): Promise<void> {
     const ticket = this.#tickets.get(id);
     if (!ticket) throw fail('internal', `there is no ticket ${id}`);
@@ -402,7 +409,7 @@ export class Gpu {
     if (staging) {
       try {
         const mapped = staging.mapAsync(READ);
-        // While the device works there is time for the next step's commands.
+        // The next step's commands are encoded while the device works.
         const program = this.#programs.get(ticket.program);
         if (program && !this.#lost) program.next ??= this.#encode(program);
         await mapped;
@@ -428,20 +435,20 @@ export class Gpu {
   }
 
   /**
-   * Why a mapping failed: a device that is lost rejects its mappings first, and says that it is lost a moment
-   * later.
+   * Returns the reason for a failed mapping: a lost device rejects its mappings first, and reports the loss
+   * shortly after.
    */
   #lostOr(error: GradloomError): Promise<GradloomError> {
     return Promise.race([this.lost, new Promise<GradloomError>((resolve) => setTimeout(() => resolve(error), 100))]);
   }
 
-  /** Settles when all that was submitted is done. */
+  /** Resolves when all submitted work is done. */
   async done(): Promise<void> {
     await this.device.queue.onSubmittedWorkDone();
     if (this.#lost) throw this.#lost;
   }
 
-  /** Writes tensors, for what is submitted from here on. Nothing of them goes through wasm memory. */
+  /** Writes tensors before any later submission, without copying them to wasm memory. */
   upload(list: readonly { buffer: number; at: number; data: ArrayBufferView }[]): void {
     for (const { buffer, at, data } of list) {
       const bytes = new Uint8Array(data.buffer as ArrayBuffer, data.byteOffset, data.byteLength);
@@ -449,18 +456,18 @@ export class Gpu {
       for (let start = 0; start < whole; start += PIECE) {
         this.device.queue.writeBuffer(to, at + start, bytes, start, Math.min(PIECE, whole - start));
       }
-      // Words are written; what follows an entry, up to its alignment, is padding.
+      // Writes are in words; the bytes after an entry, up to its alignment, are padding.
       const rest = new Uint8Array(4);
       rest.set(bytes.subarray(whole));
       if (whole < bytes.length) this.device.queue.writeBuffer(to, at + whole, rest);
     }
   }
 
-  /** Copies of ranges of buffers, as they are after all that was submitted. */
+  /** Copies ranges of buffers after all work submitted so far. */
   async ranges(list: readonly { buffer: number; at: number; bytes: number }[]): Promise<ArrayBuffer[]> {
     const words = (bytes: number) => Math.ceil(bytes / 4) * 4;
     const most = Math.min(PIECE, this.device.limits.maxBufferSize);
-    // Pieces of ranges that share a staging buffer, which has bounds.
+    // Pieces of ranges share staging buffers, whose size is limited.
     const groups: { bytes: number; pieces: { of: number; start: number; bytes: number; to: number }[] }[] = [];
     list.forEach(({ bytes: all }, of) => {
       for (let start = 0; start < all; start += most) {
@@ -473,7 +480,7 @@ export class Gpu {
     });
     const stagings: GPUBuffer[] = [];
     try {
-      // All are copied at once, and so as they are now.
+      // A single submission copies all ranges, so they belong to the same step.
       const encoder = this.device.createCommandEncoder({ label: 'download' });
       for (const { bytes: size, pieces } of groups) {
         const staging = this.#make(size, USAGE.mapRead | USAGE.copyTarget, 'download');
@@ -512,7 +519,7 @@ export class Gpu {
     }
   }
 
-  /** Drops everything, and the device. */
+  /** Destroys all objects and the device. */
   destroy(): void {
     this.#destroyed = true;
     for (const id of [...this.#programs.keys()]) this.#dropProgram(id);
@@ -523,12 +530,12 @@ export class Gpu {
   }
 }
 
-/** Whether a device had not enough memory. */
+/** Returns true if a device ran out of memory. */
 function isMemory(error: GPUError): boolean {
   return typeof GPUOutOfMemoryError !== 'undefined' && error instanceof GPUOutOfMemoryError;
 }
 
-/** An error of the device. */
+/** Returns the error for an error of the device. */
 function describe(error: GPUError): GradloomError {
   return isMemory(error)
     ? fail('device', `the GPU has not enough memory: ${error.message}`, 'a smaller batch needs less')

@@ -1,6 +1,6 @@
-// Where things run. In: files of the package, and which device is wanted. Out: the wasm module (compiled
-// once), the instance that traces on the caller's thread, and workers that are ready. What always holds: a
-// worker that could not be started is gone; the choice of a device is told.
+// Devices and workers. In: files of the package, and the requested device. Out: the wasm module (compiled
+// once), the instance that traces on the caller's thread, and running workers. Always holds: a worker that
+// failed to start is terminated; the choice of a device is reported.
 
 import { fail, GradloomError } from './errors.js';
 import { checkOptions } from './options.js';
@@ -10,24 +10,24 @@ import { Team, threadsHere } from './threads.js';
 import { bestDevice, isWebGPUAvailable } from './webgpu.js';
 import { Core, loadModule, type WasmSource } from './wasm.js';
 
-/** Where the package's files are, when they are not beside the script. */
+/** Locations of the package's files, if they are not beside the script. */
 export interface Files {
-  /** gradloom.wasm. With a `cpuWasm` and without this, `trace` and `traceForward` list no kernels. */
+  /** gradloom.wasm. If only `cpuWasm` is given, `trace` and `traceForward` list no kernels. */
   wasm?: WasmSource;
-  /** gradloom-cpu.wasm, or the variant of it that is to be taken: gradloom-cpu-relaxed.wasm. */
+  /** gradloom-cpu.wasm, or its variant gradloom-cpu-relaxed.wasm. */
   cpuWasm?: WasmSource;
-  /** worker.js, or a function that starts it. */
+  /** worker.js, or a function that starts the worker. */
   worker?: string | URL | (() => Port);
 }
 
-/** Which device is wanted. */
+/** The requested device. */
 export type Device = 'auto' | 'webgpu' | 'cpu';
 
 let files: Files = {};
 const modules = new Map<'webgpu' | 'cpu', Promise<WebAssembly.Module>>();
 const tracing = new Map<string, Promise<Core>>();
 
-/** Says where the files are; before anything is compiled. */
+/** Sets the locations of the package's files. Call it before compiling anything. */
 export function configure(where: Files): void {
   checkOptions('configure', where, { wasm: 'any', cpuWasm: 'any', worker: 'any' });
   files = { ...files, ...where };
@@ -35,26 +35,26 @@ export function configure(where: Files): void {
   tracing.clear();
 }
 
-/** A module with `f32x4.relaxed_madd`. */
+/** A minimal module with `f32x4.relaxed_madd`, to test for support. */
 const RELAXED = Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0, 1, 8, 1, 96, 3, 123, 123, 123, 1, 123, 3, 2, 1, 0, 10, 13, 1, 11, 0, 32, 0, 32, 1, 32, 2, 253, 133, 2, 11);
 
-/** Threads for the CPU's module: 1 where the one that is loaded has no more. */
+/** Returns the number of threads for the CPU's module, or 1 if that module is not threaded. */
 const cpuThreads = () => (files.cpuWasm === undefined && WebAssembly.validate(RELAXED) ? threadsHere() : 1);
 
-/** The fastest of the CPU's modules that this browser takes. */
+/** Loads the fastest of the CPU's modules that this browser supports. */
 function cpuModule(): Promise<WebAssembly.Module> {
-  // Bundlers look for exactly this form.
+  // Bundlers require exactly this form.
   if (files.cpuWasm !== undefined) return loadModule(files.cpuWasm);
   if (cpuThreads() > 1) return loadModule(new URL('./gradloom-cpu-threads.wasm', import.meta.url));
   if (WebAssembly.validate(RELAXED)) return loadModule(new URL('./gradloom-cpu-relaxed.wasm', import.meta.url));
   return loadModule(new URL('./gradloom-cpu.wasm', import.meta.url));
 }
 
-/** The module for a device, compiled once. */
+/** Returns the module for a device, compiled once. */
 export function moduleFor(device: 'webgpu' | 'cpu'): Promise<WebAssembly.Module> {
   let module = modules.get(device);
   if (!module) {
-    // Bundlers look for exactly this form.
+    // Bundlers require exactly this form.
     module = device === 'cpu' ? cpuModule() : loadModule(files.wasm ?? new URL('./gradloom.wasm', import.meta.url));
     modules.set(device, module);
     module.catch(() => modules.delete(device));
@@ -62,10 +62,12 @@ export function moduleFor(device: 'webgpu' | 'cpu'): Promise<WebAssembly.Module>
   return module;
 }
 
-/** The instance that traces, on this thread. */
+/** Returns the instance that traces on this thread. */
 export const tracingCore = (device: Device = 'auto'): Promise<Core> => coreOf(firstChoice(device));
 
-/** The instance that shows programs as they are made for WebGPU, where its module is at hand. */
+/**
+ * Returns the instance that describes programs for WebGPU, or for the CPU if only its module is configured.
+ */
 export const showingCore = (): Promise<Core> => coreOf(files.cpuWasm !== undefined && files.wasm === undefined ? 'cpu' : 'webgpu');
 
 async function coreOf(device: 'webgpu' | 'cpu'): Promise<Core> {
@@ -77,23 +79,23 @@ async function coreOf(device: 'webgpu' | 'cpu'): Promise<Core> {
   }
   const core = await started;
   if (!core.dead) return core;
-  // After a trap the next trace has a fresh one.
+  // After a trap, the next trace gets a new instance.
   if (tracing.get(device) === started) tracing.delete(device);
   return coreOf(device);
 }
 
 function firstChoice(device: Device): 'webgpu' | 'cpu' {
   if (device !== 'auto') return device;
-  // Without any worker files were given, the CPU's module may be the only one (node).
+  // If only the CPU's module was configured, there may be no other (in Node.js).
   if (files.cpuWasm !== undefined && files.wasm === undefined) return 'cpu';
   return isWebGPUAvailable() || (typeof window === 'undefined' && !IS_NODE) ? 'webgpu' : 'cpu';
 }
 
-/** A worker that is ready. */
+/** A running worker. */
 export interface Host {
   client: Client;
   device: 'webgpu' | 'cpu';
-  /** The device in words. */
+  /** Name of the device. */
   name: string;
 }
 
@@ -101,13 +103,13 @@ function startWorker(device: 'webgpu' | 'cpu'): Port {
   const { worker } = files;
   if (typeof worker === 'function') return worker();
   if (IS_NODE) {
-    // Not in the form that bundlers look for: they would make a second file of it.
+    // Not in the form that bundlers recognise, or they would add the file a second time.
     const here = import.meta.url;
     if (device === 'webgpu' && worker === undefined) return serveHere(new URL('./worker.js', here));
     return startThread(worker ?? new URL('./worker.js', here));
   }
   if (typeof Worker === 'undefined') throw fail('unsupported', 'there are no workers here', 'trace() and traceForward() need none');
-  // Bundlers look for exactly this form.
+  // Bundlers require exactly this form.
   const start = () => (worker === undefined ? new Worker(new URL('./worker.js', import.meta.url), { type: 'module' }) : new Worker(worker, { type: 'module' }));
   try {
     return start() as unknown as Port;
@@ -118,8 +120,8 @@ function startWorker(device: 'webgpu' | 'cpu'): Port {
 }
 
 /**
- * Starts a worker whose file is on another origin, as that of a package from a CDN: one of this page imports it. The
- * file's address is what `start` gives to `Worker`, as a bundler may have changed it.
+ * Starts a worker whose file has another origin, such as a package from a CDN, through a worker of this page
+ * that imports it. The URL is the one that `start` passes to `Worker`, since a bundler may have changed it.
  */
 function viaBlob(start: () => Worker): Worker {
   const Own = globalThis.Worker;
@@ -132,7 +134,7 @@ function viaBlob(start: () => Worker): Worker {
   globalThis.Worker = Through as unknown as typeof Worker;
   try {
     const made = start();
-    // Until its first answer: it has read the file then.
+    // The first reply shows that the worker has read the file.
     made.addEventListener('message', () => URL.revokeObjectURL(blob), { once: true });
     return made;
   } catch (thrown) {
@@ -149,7 +151,7 @@ async function startOn(device: 'webgpu' | 'cpu', portable: boolean): Promise<Hos
   const team = threads > 1 ? new Team(start, threads) : undefined;
   const client = new Client(team ?? start());
   try {
-    // The device is asked for while the module is fetched.
+    // The device is requested while the module is fetched.
     const started = client.ask('start', { device, portable });
     const loaded = moduleFor(device).then((module) => {
       if (team) team.module = module;
@@ -163,14 +165,17 @@ async function startOn(device: 'webgpu' | 'cpu', portable: boolean): Promise<Hos
   }
 }
 
-/** The device to begin with: `auto` is WebGPU, or the CPU where there is none, or one in software, which is slower. */
+/**
+ * Returns the device to try first. `auto` is WebGPU, or the CPU if WebGPU is missing or emulated in software,
+ * which is slower.
+ */
 export async function chosen(device: Device): Promise<'webgpu' | 'cpu'> {
   if (device !== 'auto') return device;
-  // Without any worker files were given, the CPU's module may be the only one (node).
+  // If only the CPU's module was configured, there may be no other (in Node.js).
   return firstChoice(device) === 'cpu' ? 'cpu' : bestDevice();
 }
 
-/** Starts a worker with a device, of which `first` is what was chosen; of `auto`, the other one if there is not that. */
+/** Starts a worker with the device `first`. For `auto`, tries the other one if that fails. */
 export async function startHost(device: Device, first: 'webgpu' | 'cpu', portable: boolean): Promise<Host> {
   try {
     return await startOn(first, portable);

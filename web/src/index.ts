@@ -1,4 +1,4 @@
-// The package's face: what users import.
+// The public interface of the package.
 
 import { own } from './origin.js';
 import * as layers from './nn.js';
@@ -9,7 +9,7 @@ import { Module } from './module.js';
 
 own([...Object.values(functions), ...Object.values(blocks), ...Object.values(layers), Tensor, Module, call]);
 
-// Ops: the table's as functions, except where tensorgrad's names or arguments are others.
+// Ops: the table's functions, except where tensorgrad has other names or arguments.
 export * from './ops.js';
 export type { ReduceOptions as ReduceOpts } from './ops.js';
 export { Tensor, type CallSite, type TensorOps } from './tensor.js';
@@ -36,7 +36,7 @@ export { lr, type LR, type SGDConfig } from './schedule.js';
 export type { ParamValues } from './session.js';
 export type { Counters, Sent } from './protocol.js';
 
-// Around it.
+// Configuration, errors and tools.
 export { configure, type Device, type Files } from './host.js';
 export type { Precision } from './wasm.js';
 export { GradloomError, ShapeError, type ErrorKind, type ErrorValue, type Origin } from './errors.js';

@@ -1,6 +1,6 @@
-// Initial values. In: what the user wants, as plain objects. Out: the same with all that was left out, or an error that
-// lists what there is; numbers of the wasm interface. What always holds: the compiler's runtime makes the numbers, from
-// the session's seed; a kind, a key or a number that is wrong never reaches it.
+// Initial values. In: the user's choice, as plain objects. Out: the same with defaults filled in, as
+// arguments of the wasm interface, or an error that lists the possibilities. Always holds: the compiler's
+// runtime generates the numbers from the session's seed; it never receives a wrong kind, key or number.
 
 import { elements } from './dtype.js';
 import { errorOf } from './errors.js';
@@ -8,7 +8,7 @@ import { INITS } from './generated/training.js';
 import { checkKind, checkOptions, shownValue, type Rules } from './options.js';
 import { here } from './origin.js';
 
-/** The initial values of a parameter. Numbers that are left out are those of the functions of `init`. */
+/** The initial values of a parameter. Omitted numbers have the defaults of the functions of `init`. */
 export type Init =
   | { readonly kind: 'zeros' }
   | { readonly kind: 'ones' }
@@ -23,7 +23,7 @@ export type Init =
 
 type Kind = Init['kind'];
 
-/** The numbers of each kind, in the order of the `param` command; undefined for those that must be given. */
+/** Numbers of each kind, in the order of the `param` command, with their defaults; undefined if required. */
 const NUMBERS: { readonly [K in Exclude<Kind, 'literal'>]: Readonly<Record<string, number | undefined>> } = {
   zeros: {}, ones: {}, constant: { value: undefined }, randn: { scale: 0.02 }, uniform: { low: undefined, high: undefined },
   kaiming: { gain: Math.SQRT2 }, kaimingUniform: { gain: Math.SQRT2 }, xavier: { gain: 1 }, xavierUniform: { gain: 1 },
@@ -31,15 +31,15 @@ const NUMBERS: { readonly [K in Exclude<Kind, 'literal'>]: Readonly<Record<strin
 };
 const KINDS: readonly Kind[] = [...(Object.keys(NUMBERS) as Exclude<Kind, 'literal'>[]), 'literal'];
 
-/** The compiler's names of kinds, where they are others. */
+/** The compiler's names of kinds, if different. */
 const CODES: Readonly<Partial<Record<Kind, keyof typeof INITS>>> = { randn: 'normal', literal: 'values' };
 
-/** Options of a kind. */
+/** Returns the rules for the options of a kind. */
 function rulesOf(kind: Exclude<Kind, 'literal'>): Rules {
   return Object.fromEntries(Object.keys(NUMBERS[kind]).map((name) => [name, 'number']));
 }
 
-/** Initial values of a kind with these options. */
+/** Returns initial values of a kind with these options. */
 function made<K extends Exclude<Kind, 'literal'>>(kind: K, options: object): Init {
   checkOptions(`init.${kind}`, options, rulesOf(kind));
   return { ...options, kind } as Init;
@@ -51,39 +51,40 @@ export const init = {
   zeros: (): Init => ({ kind: 'zeros' }),
   /** All 1. */
   ones: (): Init => ({ kind: 'ones' }),
-  /** All the same. */
+  /** All equal to `value`. */
   constant: (value: number): Init => ({ kind: 'constant', value }),
-  /** Normal with mean 0 and standard deviation `scale`; 0.02 if not given. */
+  /** Normal with mean 0 and standard deviation `scale`; 0.02 by default. */
   randn: (options: { scale?: number } = {}): Init => made('randn', options),
   /** Uniform between two numbers. */
   uniform: (low: number, high: number): Init => ({ kind: 'uniform', low, high }),
   /**
-   * Normal with standard deviation `gain / sqrt(fan-in)`; the gain is sqrt(2) if not given. He et al., 2015. The fan-in
-   * of a matrix is its first extent, that of the weights of a convolution is their channels and places.
+   * Normal with standard deviation `gain / sqrt(fan-in)`; the gain is sqrt(2) by default. He et al., 2015.
+   * The fan-in of a matrix is its first extent, that of a convolution is the number of channels in its
+   * weights times the kernel size.
    */
   kaiming: (options: { gain?: number } = {}): Init => made('kaiming', options),
-  /** Uniform within `±gain * sqrt(3 / fan-in)`; the gain is sqrt(2) if not given. */
+  /** Uniform within `±gain * sqrt(3 / fan-in)`; the gain is sqrt(2) by default. */
   kaimingUniform: (options: { gain?: number } = {}): Init => made('kaimingUniform', options),
   /** Normal with standard deviation `gain * sqrt(2 / (fan-in + fan-out))`. Glorot and Bengio, 2010. */
   xavier: (options: { gain?: number } = {}): Init => made('xavier', options),
   /** Uniform within `±gain * sqrt(6 / (fan-in + fan-out))`. */
   xavierUniform: (options: { gain?: number } = {}): Init => made('xavierUniform', options),
-  /** Normal with standard deviation `std` (0.02 if not given), without what lies beyond two of them. */
+  /** Normal with standard deviation `std` (0.02 by default), truncated at two standard deviations. */
   truncatedNormal: (options: { std?: number } = {}): Init => made('truncatedNormal', options),
   /** A matrix with orthonormal rows or columns, times `gain`. Saxe et al., 2014. */
   orthogonal: (options: { gain?: number } = {}): Init => made('orthogonal', options),
-  /** Uniform within `±1 / sqrt(fan-in)`, PyTorch's default of linear layers. */
+  /** Uniform within `±1 / sqrt(fan-in)`, PyTorch's default for linear layers. */
   fanIn: (): Init => ({ kind: 'fanIn' }),
-  /** These elements, row-major. */
+  /** The given elements, row-major. */
   literal: (data: Float32Array): Init => ({ kind: 'literal', data }),
 };
 
-/** Initial values that are complete. */
+/** Initial values with all defaults filled in. */
 export interface Initial {
   readonly kind: Kind;
   /** Code, a and b of the `param` command. */
   readonly numbers: readonly [number, number, number];
-  /** The elements of a literal. */
+  /** Elements of a literal. */
   readonly data: Float32Array | null;
 }
 
@@ -91,7 +92,7 @@ function wrong(message: string, ...help: string[]): Error {
   return errorOf({ kind: 'trace', message, help, origin: here() });
 }
 
-/** Initial values for a shape as the user wrote them, checked and completed. */
+/** Checks the user's initial values for a shape and fills in the defaults. */
 export function initial(given: unknown, shape: readonly number[]): Initial {
   if (typeof given === 'function' || typeof given !== 'object' || given === null || Array.isArray(given)) {
     const called = typeof given === 'function' ? 'call it: init.kaiming()' : "write init: { kind: 'kaiming' }, or init.kaiming()";
@@ -116,7 +117,7 @@ export function initial(given: unknown, shape: readonly number[]): Initial {
   return { kind, numbers: [code, a, b], data: null };
 }
 
-/** The elements of a literal: of a typed array or an array of numbers, as many as the shape has. */
+/** Returns the elements of a literal, a typed array or an array of numbers with the size of the shape. */
 function literal({ data, values }: { data?: unknown; values?: unknown }, shape: readonly number[]): Float32Array {
   if (data !== undefined && values !== undefined) throw wrong("init of kind 'literal' has both data and values", 'they are two names of one thing: give data');
   const given = data ?? values;
