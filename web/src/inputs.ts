@@ -1,5 +1,5 @@
-// Inputs. In: declarations of the user, and typed arrays. Out: names, dtypes and shapes in order; arrays that
-// are checked against them. What always holds: what reaches the worker has the right type and length.
+// Inputs. In: the user's declarations and typed arrays. Out: names, dtypes and shapes in order, and checked
+// arrays. Always holds: data for the worker has the right type and length.
 
 import { arrayOf, DTYPES, elements, type Data, type Dtype } from './dtype.js';
 import { fail } from './errors.js';
@@ -7,25 +7,28 @@ import { checkOptions, nearest } from './options.js';
 import type { DtypeArray } from './results.js';
 import type { Tensor } from './tensor.js';
 
-/** Extents; null stands for the one that is known only when the program runs (`attach`, `compileForward`). */
+/** Extents; null is a wildcard that is known only at run time (`attach`, `compileForward`). */
 export type ShapeDecl = readonly (number | null)[];
 
-/** An input: its shape (f32), or shape and dtype. Data of f16 and bf16 is given as f32, and rounded. */
+/**
+ * Declaration of an input: its shape (for f32), or its shape and dtype. Data of f16 and bf16 is passed as
+ * f32, and rounded.
+ */
 export type InputDecl = ShapeDecl | { readonly shape: ShapeDecl; readonly dtype?: Dtype };
 
-/** Inputs by name. */
+/** Declarations of inputs by name. */
 export type InputDecls = Readonly<Record<string, InputDecl>>;
 
-/** The typed array that an input takes. */
+/** The typed array for the data of an input. */
 export type InputData<D extends InputDecl> = InputDecl extends D ? Data : D extends { readonly dtype: infer T extends Dtype } ? DtypeArray<T> : Float32Array;
 
-/** What `step` and `run` take. */
+/** Inputs of `step` and `run`. */
 export type TypedInputs<D extends InputDecls> = { readonly [K in keyof D]: InputData<D[K]> };
 
-/** What loss and forward functions take. */
+/** Inputs of loss and forward functions. */
 export type InputTensors<D extends InputDecls> = { [K in keyof D]: Tensor };
 
-/** An input in order. */
+/** An input with its name, in order of declaration. */
 export interface Declared {
   name: string;
   dtype: Dtype;
@@ -37,7 +40,7 @@ export interface Resolved extends Declared {
   shape: readonly number[];
 }
 
-/** Declarations in order. */
+/** Returns the declarations in order. */
 export function declared(inputs: InputDecls): Declared[] {
   return Object.entries(inputs).map(([name, decl]) => {
     const isShape = Array.isArray(decl);
@@ -51,7 +54,7 @@ export function declared(inputs: InputDecls): Declared[] {
   });
 }
 
-/** Inputs of a training step: no wildcards. */
+/** Returns the inputs of a training step, or throws if one has a wildcard. */
 export function withoutWildcards(inputs: readonly Declared[]): Resolved[] {
   return inputs.map(({ name, dtype, shape }) => {
     if (shape.includes(null)) {
@@ -61,14 +64,14 @@ export function withoutWildcards(inputs: readonly Declared[]): Resolved[] {
   });
 }
 
-/** Declarations with their wildcard filled in. */
+/** Returns the declarations with the wildcard replaced by an extent. */
 export function filled(inputs: readonly Declared[], extent: number | null): Resolved[] {
   return inputs.map(({ name, dtype, shape }) => ({ name, dtype, shape: shape.map((n) => n ?? extent!) }));
 }
 
 function typed(input: Declared, value: unknown): Data {
   const wanted = arrayOf(input.dtype);
-  // Also arrays of another window.
+  // The tag also recognises arrays of other windows.
   const tag = ArrayBuffer.isView(value) ? (value as unknown as { [Symbol.toStringTag]: string })[Symbol.toStringTag] : '';
   if (value === undefined) throw fail('feed', `the input '${input.name}' is missing`);
   if (tag !== wanted.name) {
@@ -78,7 +81,7 @@ function typed(input: Declared, value: unknown): Data {
   return value as Data;
 }
 
-/** The extent that a wildcard has with these arrays; null where there is no wildcard. */
+/** Returns the extent of the wildcard for these arrays, or null without a wildcard. */
 export function wildcard(inputs: readonly Declared[], given: Readonly<Record<string, unknown>>): number | null {
   let found: { name: string; extent: number } | null = null;
   for (const input of inputs) {
@@ -98,10 +101,13 @@ export function wildcard(inputs: readonly Declared[], given: Readonly<Record<str
   return found?.extent ?? null;
 }
 
-/** Names of which was said that they are no inputs. */
+/** Names that were already reported as not being inputs. */
 const told = new Set<string>();
 
-/** The arrays in order, checked: of each input, those of so many micro-batches one after the other. */
+/**
+ * Returns the checked arrays in order. An array holds the data of `batches` micro-batches, one after the
+ * other.
+ */
 export function arrays(inputs: readonly Resolved[], given: Readonly<Record<string, unknown>>, batches = 1): Data[] {
   if (typeof given !== 'object' || given === null) throw fail('feed', `the inputs are ${String(given)}, not an object of typed arrays`);
   const names = inputs.map((input) => input.name);
@@ -113,7 +119,7 @@ export function arrays(inputs: readonly Resolved[], given: Readonly<Record<strin
   }
   return inputs.map((input) => {
     const array = typed(input, given[input.name]);
-    // A number is one for all of them.
+    // A scalar input is the same for all micro-batches.
     const parts = input.shape.length > 0 ? batches : 1;
     const count = elements(input.shape) * parts;
     if (array.length !== count) {

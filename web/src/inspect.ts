@@ -1,5 +1,5 @@
-// Looking inside. In: a program of a worker, or a traced function. Out: the graph as a value; texts of it before and
-// after the passes, the plan, the kernels, counts. What always holds: nothing runs for it.
+// Inspection. In: a program of a worker, or a traced function. Out: the graph as a value; its text before and
+// after the passes, the plan, the kernels, statistics. Always holds: nothing is run.
 
 import type { Dtype } from './dtype.js';
 import type { Origin } from './errors.js';
@@ -10,21 +10,23 @@ import type { Core } from './wasm.js';
 /** A kernel. */
 export interface Kernel {
   label: string;
-  /** WGSL. */
+  /** Source text in WGSL. */
   source: string;
   workgroups: [number, number, number];
 }
 
-/** How much there is of everything. */
+/** Statistics of a program. */
 export interface Counts {
-  /** Threads that compute: more than one on the CPU of a page that is cross-origin isolated. */
+  /**
+   * Number of threads that compute; more than one only on the CPU, on a page that is cross-origin isolated.
+   */
   threads: number;
   launches: number;
   dispatches: number;
   pipelines: number;
   passes: number;
   submits: number;
-  /** Memory that a step needs, with what is kept. */
+  /** Memory that a step needs, including parameters and states. */
   bytes: number;
   /** Memory that was allocated. */
   allocated: number;
@@ -32,13 +34,13 @@ export interface Counts {
   store: number;
 }
 
-/** What a program is. */
+/** A description of a program. */
 export interface Inspection {
   /** The graph as it was traced, as text. */
   traced: string;
   /** The graph with the backward pass and the optimizer, after the passes. */
   passes: string;
-  /** The plan, as a value. */
+  /** The plan as a value. */
   plan: unknown;
   kernels: Kernel[];
   counts: Counts;
@@ -54,55 +56,55 @@ function assembled(texts: readonly string[]): Inspection {
   };
 }
 
-/** Of a program in a worker. */
+/** Describes a program of a worker. */
 export async function inspectProgram(client: Client, program: number): Promise<Inspection> {
   return assembled(await Promise.all(PARTS.map((what) => client.ask('inspect', { program, what }))));
 }
 
-/** Of a program of an instance on this thread. */
+/** Describes a program of an instance on this thread. */
 export function inspectHere(core: Core, program: number): Inspection {
   return assembled(PARTS.map((what) => core.inspect(program, what)));
 }
 
-/** An op of a graph. One that runs a block (`checkpoint`, `scan`) is one op. */
+/** An op of a graph. One that runs a block (`checkpoint`, `scan`) is a single op. */
 export interface OpNode {
   /** The compiler's name of the op. */
   readonly kind: string;
-  /** Of an input, a parameter or a state: its name. */
+  /** Name of an input, a parameter or a state, else null. */
   readonly name: string | null;
-  /** Numbers of the tensors that it takes, in reading order. */
+  /** Ids of the operands, in reading order. */
   readonly inputs: readonly number[];
-  /** The number of its (first) result. */
+  /** Id of the (first) result. */
   readonly out: number;
-  /** Numbers of all of its results. */
+  /** Ids of all results. */
   readonly outs: readonly number[];
   /** The op with its attributes, in the text form of graphs. */
   readonly text: string;
-  /** Where the user asked for it. */
+  /** Location of the user's call. */
   readonly site: CallSite | null;
 }
 
-/** A graph as a value: ops in an order in which they can run, and their results by number. */
+/** A graph as a value: ops in an order in which they can run, and their results by id. */
 export interface Graph {
   readonly ops: readonly OpNode[];
   readonly tensors: readonly Tensor[];
-  /** Numbers of the results. */
+  /** Ids of the results. */
   readonly outputs: readonly number[];
-  /** Numbers of the captured tensors, by name. */
+  /** Ids of the captured tensors, by name. */
   readonly captures: ReadonlyMap<string, number>;
 }
 
-/** What `trace`, `traceForward` and `graphFor` give. */
+/** Result of `trace`, `traceForward` and `graphFor`. */
 export interface CompiledIR extends Inspection {
-  /** The graph: of a loss, with the gradients of all parameters. */
+  /** The graph; that of a loss includes the gradients of all parameters. */
   readonly graph: Graph;
-  /** Of a loss: the gradient of each parameter, by name, a tensor of the graph. */
+  /** For a loss, the gradient of each parameter by name, as a tensor of the graph. */
   readonly paramGrads: Readonly<Record<string, Tensor>>;
-  /** The loss, or the first result: a tensor of the graph. */
+  /** The loss, or the first result, as a tensor of the graph. */
   readonly loss: Tensor;
 }
 
-/** Numbers of the tensors that an op of a graph takes, in reading order. */
+/** Returns the ids of an op's operands, in reading order. */
 export function getOpInputs(op: OpNode): number[] {
   return [...op.inputs];
 }
@@ -114,7 +116,7 @@ interface RawGraph {
   captures: { name: string; value: number }[];
 }
 
-/** A trace of an instance on this thread, of which no program was made yet. */
+/** Returns a trace of an instance on this thread, which must not have been compiled. */
 export function graphOf(core: Core, trace: number): Graph {
   const raw = JSON.parse(core.graph(trace)) as RawGraph;
   const ops = raw.ops.map(({ kind, name, text, inputs, outs, origin }): OpNode => ({

@@ -1,30 +1,33 @@
-// The log of a trace. In: commands of the wasm interface, executed at once on the tracing instance, so that
-// an error is thrown at the user's line. Out: the same commands as a value that can be posted and replayed on
-// another instance. What always holds: a log begins with a forgotten instance (`reset`), so that its ids are
-// the same wherever it is replayed; a command that failed is not in it.
+// The log of a trace. In: commands of the wasm interface, executed immediately on the tracing instance, so
+// that an error is thrown at the user's line. Out: the same commands as a value that can be posted and
+// replayed on another instance. Always holds: a log begins with a `reset` of the instance, so that its ids
+// are the same wherever it is replayed; a command that failed is not in the log.
 
 import type { Dtype } from './dtype.js';
 import type { Core } from './wasm.js';
 
-/** Commands that are no ops. */
+/** Commands other than ops. */
 export const COMMAND = {
   model: 0, param: 1, alias: 2, open: 3, input: 4, use: 5, origin: 6, capture: 7, close: 8, abandon: 9, constant: 10, state: 11,
   useState: 12, setState: 13, updateState: 14, gradients: 15, checkpoint: 16, endCheckpoint: 17, scan: 18, endScan: 19,
 } as const;
 
-/** The name under which a capture is kept: those that are ours, as that of the loss, are free for users too. */
+/**
+ * Returns the name under which a capture is stored. Names used internally, such as that of the loss, are
+ * escaped, so that users may choose them too.
+ */
 export function keptName(name: string): string {
   return /^(loss$|gradient_norm$|result\.|~)/.test(name) ? `~${name}` : name;
 }
 
-/** A log as it is posted: each command is its code, its number of arguments, its arguments. */
+/** A log as it is posted. Each command is its code, its number of arguments, and its arguments. */
 export interface LogValue {
   commands: Float64Array;
   texts: string[];
   blobs: Float32Array[];
 }
 
-/** Commands executed and recorded. */
+/** Executes and records commands. */
 export class Log {
   readonly #core: Core;
   readonly #texts = new Map<string, number>();
@@ -32,13 +35,13 @@ export class Log {
   #commands = new Float64Array(1024);
   #length = 0;
 
-  /** Begins a log: the instance forgets what was traced before. */
+  /** Starts a log and resets the instance. */
   constructor(core: Core) {
     this.#core = core;
     core.reset();
   }
 
-  /** The number of a text. */
+  /** Returns the id of a text. */
   text(text: string): number {
     let id = this.#texts.get(text);
     if (id === undefined) {
@@ -50,8 +53,8 @@ export class Log {
   }
 
   /**
-   * The number of a list of f32 elements. The list is not copied here: it must not change while the log is
-   * used.
+   * Returns the id of a list of f32 elements. The list is not copied, and must not change while the log is in
+   * use.
    */
   blob(values: Float32Array): number {
     const id = this.#core.blob(values);
@@ -59,7 +62,7 @@ export class Log {
     return id;
   }
 
-  /** Executes a command, and records it if it did not fail. */
+  /** Executes a command, and records it if it succeeds. */
   command(code: number, args: readonly number[]): number {
     const result = this.#core.command(code, args);
     const needed = this.#length + 2 + args.length;
@@ -75,18 +78,18 @@ export class Log {
     return result;
   }
 
-  /** What a tensor is; not recorded. */
+  /** Returns the type of a tensor; not recorded. */
   describe(tensor: number): { dtype: Dtype; shape: number[] } {
     return this.#core.describe(tensor);
   }
 
-  /** The log so far; `commands` is a copy that may be transferred. */
+  /** Returns the log so far; `commands` is a copy that may be transferred. */
   value(): LogValue {
     return { commands: this.#commands.slice(0, this.#length), texts: [...this.#texts.keys()], blobs: this.#blobs };
   }
 }
 
-/** Replays a log on an instance that forgets what was traced before; gives the result of the last command. */
+/** Resets an instance and replays a log on it. Returns the result of the last command. */
 export function replay(core: Core, log: LogValue): number {
   core.reset();
   for (const text of log.texts) core.text(text);

@@ -1,7 +1,7 @@
 // Models. In: a tree of `Module`s, arrays and plain objects with parameters at its leaves. Out: the
-// parameters, named by their paths, and the same as commands of a log. What always holds: the user's instance
-// is never changed; a parameter (or a module) in two places is one parameter under two names; a tree that
-// contains itself is an error that names the path.
+// parameters, named by their paths, and the corresponding commands of a log. Always holds: the user's
+// instance is never changed; a parameter (or a module) in two places is one parameter with two names; a tree
+// that contains itself is an error that names the path.
 
 import { dtypeCode, DTYPES, type Dtype } from './dtype.js';
 import { errorOf, fail } from './errors.js';
@@ -16,15 +16,20 @@ function wrong(message: string, ...help: string[]): Error {
   return errorOf({ kind: 'trace', message, help, origin: here() });
 }
 
-/** What `Module.param` can vary. */
+/** Options of `Module.param`. */
 export interface ParamOptions {
-  /** Initial values; normal with standard deviation 0.02 if not given. */
+  /** Initial values; by default normal with standard deviation 0.02. */
   init?: Init;
-  /** Whether weight decay applies; if not given, to all but parameters that start as zeros or ones. */
+  /**
+   * True if weight decay applies; by default it applies to all parameters except those initialised to zeros
+   * or ones.
+   */
   decay?: boolean;
-  /** Never trained; gradients end here. */
+  /** True for a parameter that is not trained; gradients stop here. */
   frozen?: boolean;
-  /** The type of its elements, in which the optimizer rounds it; f32 if not given. Arrays of it are f32. */
+  /**
+   * Type of the elements, to which the optimizer rounds them; f32 by default. Arrays of the elements are f32.
+   */
   dtype?: 'f32' | 'f16' | 'bf16';
 }
 
@@ -47,17 +52,17 @@ export class Param extends Tensor {
     return this.#options.init === undefined ? inits.randn() : this.#options.init;
   }
 
-  /** @internal The initial values, complete. */
+  /** @internal The initial values with all defaults filled in. */
   get initial(): Initial {
     return this.#initial;
   }
 
-  /** Whether it is never trained. */
+  /** True if the parameter is not trained. */
   get frozen(): boolean {
     return this.#options.frozen ?? false;
   }
 
-  /** Whether weight decay applies, where the user said so. */
+  /** True or false if the user decided about weight decay, else undefined. */
   get decay(): boolean | undefined {
     return this.#options.decay;
   }
@@ -75,23 +80,23 @@ export class Param extends Tensor {
   }
 }
 
-/** What `Module.state` can vary. */
+/** Options of `Module.state`. */
 export interface StateOptions {
-  /** The type of its elements; f32 if not given. */
+  /** Type of the elements; f32 by default. */
   dtype?: Dtype;
-  /** What all elements are at first; 0 if not given. */
+  /** Initial value of all elements; 0 by default. */
   init?: number;
 }
 
 /**
- * A tensor that stays from one step to the next and is not trained: running statistics, a counter. As a tensor it
- * is what it was at the start of the step; what it is set to holds from the next step on, and a step that fails
+ * A tensor that is kept between steps and not trained: running statistics, a counter. Its value in a trace is
+ * that at the start of the step; a value that is set takes effect in the next step, and a step that fails
  * sets nothing.
  */
 export class State extends Tensor {
   readonly #shape: readonly number[];
   readonly #dtype: Dtype;
-  /** What all elements are at first. */
+  /** Initial value of all elements. */
   readonly init: number;
 
   /** @internal */
@@ -102,14 +107,19 @@ export class State extends Tensor {
     this.init = init;
   }
 
-  /** Sets all of it, from the next step on, to a tensor of its dtype and shape; once in a program. */
+  /**
+   * Sets the whole state for the next step, to a tensor of its dtype and shape. Allowed once in a program.
+   */
   set(value: Tensor): void {
     const trace = currentTrace('State.set');
     if (trace.keepsStates) return;
     trace.several(COMMAND.setState, [trace.index(this, this.#described()), trace.id(value, 'State.set')], 0);
   }
 
-  /** Sets the window that begins at these i32 numbers, one for each axis, and is as large as the value. */
+  /**
+   * Sets a window of the state for the next step. It has the shape of `value` and begins at `starts`, an i32
+   * scalar for each axis.
+   */
   updateAt(starts: readonly Tensor[], value: Tensor): void {
     const trace = currentTrace('State.updateAt');
     if (trace.keepsStates) return;
@@ -135,8 +145,8 @@ export class State extends Tensor {
 }
 
 /**
- * A model or a part of one. Subclasses have parameters, states and other modules as fields, also in arrays and
- * plain objects.
+ * A model or a part of one. Subclasses have parameters, states and other modules as fields, also in arrays
+ * and plain objects.
  */
 export abstract class Module {
   /** Declares a state. */
@@ -166,11 +176,11 @@ export interface NamedParam {
   frozen: boolean;
 }
 
-/** What was found in a model. */
+/** The parameters and states found in a model. */
 export interface Walk {
-  /** Each parameter once, under its first path, in the order of fields. */
+  /** Each parameter once, under its first path, in the order of the fields. */
   params: { name: string; param: Param }[];
-  /** Further paths of parameters that were found before. */
+  /** Additional paths of parameters. */
   aliases: { name: string; param: Param }[];
   /** Each state once, under its first path. */
   states: { name: string; state: State }[];
@@ -181,11 +191,11 @@ function isPlain(value: object): boolean {
   return prototype === Object.prototype || prototype === null;
 }
 
-/** The parameters of a model. */
+/** Finds the parameters and states of a model. */
 export function walk(model: object): Walk {
   const found: Walk = { params: [], aliases: [], states: [] };
   const seen = new Set<Param>();
-  // Objects between the root and here, with their paths.
+  // Objects from the root to the current one, with their paths.
   const above = new Map<object, string>();
   const visit = (value: unknown, path: string): void => {
     if (value instanceof Param) {
@@ -212,9 +222,9 @@ export function walk(model: object): Walk {
   return found;
 }
 
-/** A model as it was declared in a log. */
+/** A model declared in a log. */
 export interface Declared {
-  /** Ids of parameters, and of states. */
+  /** Ids of parameters and states. */
   ids: ReadonlyMap<Tensor, number>;
   /** Parameters in the order of their ids. */
   params: NamedParam[];
@@ -222,15 +232,15 @@ export interface Declared {
   aliases: [string, string][];
 }
 
-/** How a model is declared. */
+/** Options of `declare`. */
 export interface DeclareOptions {
-  /** Decides about weight decay where a parameter does not say itself. */
+  /** Decides about weight decay for parameters without an own decision. */
   decayFilter?: ((name: string) => boolean) | undefined;
-  /** Leaves initial values out: the session has the parameters already. */
+  /** True to omit initial values, if the session already has the parameters. */
   withoutValues?: boolean;
 }
 
-/** Declares a model in a log; it becomes the current one. */
+/** Declares a model in a log, which makes it the current model. */
 export function declare(log: Log, model: object, options: DeclareOptions = {}): Declared {
   const { params, aliases, states } = walk(model);
   const ids = new Map<Tensor, number>();

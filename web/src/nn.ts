@@ -1,6 +1,5 @@
-// Layers. In: sizes and options. Out: modules with parameters under tensorgrad's names, and `.fwd(x)`. What
-// always holds: a layer is nothing but parameters and calls of the table's functions, which have the
-// formulas.
+// Layers. In: sizes and options. Out: modules with parameters under tensorgrad's names, and `.fwd(x)`. Always
+// holds: a layer consists only of parameters and calls of the table's functions, which document the formulas.
 
 import { fail } from './errors.js';
 import { init, type Init } from './init.js';
@@ -12,32 +11,32 @@ import {
 } from './ops.js';
 import type { Tensor } from './tensor.js';
 
-/** What weights can vary. */
+/** Options of weights. */
 export interface WeightOptions {
   /** Initial values of the weight. */
   init?: Init;
-  /** Whether weight decay applies to the weight. */
+  /** True if weight decay applies to the weight. */
   decay?: boolean;
-  /** No parameter of the layer is trained. */
+  /** True to train no parameter of the layer. */
   frozen?: boolean;
 }
 
 const WEIGHT: Rules = { init: 'any', decay: 'flag', frozen: 'flag' };
 
-/** What a linear layer can vary. */
+/** Options of `Linear`. */
 export interface LinearOptions extends WeightOptions {
-  /** Adds a bias; true if not given. */
+  /** True (the default) to add a bias. */
   bias?: boolean;
 }
 
-/** What an embedding can vary. */
+/** Options of `Embedding`. */
 export type EmbeddingOptions = WeightOptions;
 
 function weight({ init, decay, frozen }: WeightOptions): ParamOptions {
   return { ...(init !== undefined && { init }), ...(decay !== undefined && { decay }), ...(frozen !== undefined && { frozen }) };
 }
 
-/** A bias: zeros, which do not decay, frozen with the layer. */
+/** Returns the options of a bias: zeros, without decay, and frozen with the layer. */
 function shift({ frozen = false }: WeightOptions): ParamOptions {
   return { init: init.zeros(), frozen };
 }
@@ -56,30 +55,30 @@ export class Linear extends Module {
     this.b = options.bias === false ? null : this.param([outDim], shift(options));
   }
 
-  /** `[.., inDim]` to `[.., outDim]`. */
+  /** Computes `[.., inDim]` to `[.., outDim]`. */
   fwd(x: Tensor): Tensor {
     const y = matmul(x, this.W);
     return this.b ? add(y, this.b) : y;
   }
 }
 
-/** What `RMSNorm` can vary. */
+/** Options of `RMSNorm`. */
 export interface RMSNormOptions {
-  /** Is added to the variance; 1e-6 if not given, 1e-5 where a mean is subtracted. */
+  /** Added to the variance; by default 1e-6, or 1e-5 in layers that subtract the mean. */
   eps?: number;
-  /** Whether weight decay applies to the gain; false if not given. */
+  /** True if weight decay applies to the gain; false by default. */
   decay?: boolean;
-  /** No parameter of the layer is trained. */
+  /** True to train no parameter of the layer. */
   frozen?: boolean;
 }
 
-/** What `LayerNorm` and `GroupNorm` can vary. */
+/** Options of `LayerNorm` and `GroupNorm`. */
 export interface LayerNormOptions extends RMSNormOptions {
-  /** Adds a bias; true if not given. */
+  /** True (the default) to add a bias. */
   bias?: boolean;
 }
 
-/** What a normalisation can vary; a number is `eps`. */
+/** Options of a normalisation; a number is `eps`. */
 export type NormOptions = number | LayerNormOptions;
 
 function normOptions(where: string, given: NormOptions, more: Rules): LayerNormOptions {
@@ -88,7 +87,7 @@ function normOptions(where: string, given: NormOptions, more: Rules): LayerNormO
   return options;
 }
 
-/** The gain of a normalisation. */
+/** Returns the options of the gain of a normalisation. */
 function gain({ decay = false, frozen = false }: RMSNormOptions): ParamOptions {
   return { init: init.ones(), decay, frozen };
 }
@@ -107,7 +106,7 @@ export class LayerNorm extends Module {
     this.b = given.bias ?? true ? this.param([d], shift(given)) : null;
   }
 
-  /** The shape stays. */
+  /** Computes a tensor of the same shape. */
   fwd(x: Tensor): Tensor {
     const y = layerNorm(x, this.g, this.eps);
     return this.b ? add(y, this.b) : y;
@@ -126,13 +125,13 @@ export class RMSNorm extends Module {
     this.g = this.param([d], gain(given));
   }
 
-  /** The shape stays. */
+  /** Computes a tensor of the same shape. */
   fwd(x: Tensor): Tensor {
     return rmsNorm(x, this.g, this.eps);
   }
 }
 
-/** Rows of a table by number. */
+/** A table of rows that are looked up by index. */
 export class Embedding extends Module {
   /** `[vocab, dim]`. */
   W: Tensor;
@@ -143,31 +142,34 @@ export class Embedding extends Module {
     this.W = this.param([vocab, dim], weight(options));
   }
 
-  /** i32 `[..]` to `[.., dim]`. */
+  /** Computes i32 `[..]` to `[.., dim]`. */
   fwd(index: Tensor): Tensor {
     return embedding(this.W, index);
   }
 }
 
-/** What a convolution can vary. */
+/** Options of a convolution. */
 export interface Conv2dLayerOptions extends WeightOptions, ConvOptions {
-  /** Adds a bias; true if not given. */
+  /** True (the default) to add a bias. */
   bias?: boolean;
 }
 
-/** Adds a number to each channel of `[batch, channels, ..]`. */
+/** Adds a bias to each channel of `[batch, channels, ..]`. */
 function shifted(x: Tensor, b: Tensor | null): Tensor {
   return b ? add(x, reshape(b, [-1, ...x.shape.slice(2).map(() => 1)])) : x;
 }
 
-/** A size for each spatial axis from one for all. */
+/** Returns a size for each spatial axis. */
 function sizes(size: number | readonly number[], axes: number): readonly number[] {
   return typeof size === 'number' ? Array.from({ length: axes }, () => size) : size;
 }
 
 type Conv = (x: Tensor, weights: Tensor, options?: ConvOptions) => Tensor;
 
-/** The groups of a convolution, whose options are checked here: before anything is made of them. */
+/**
+ * Returns the number of groups of a convolution, after checking its options before anything is created from
+ * them.
+ */
 function groupsOf(options: Conv2dLayerOptions): number {
   checkOptions('a convolution', options, {
     bias: 'flag', ...WEIGHT, stride: 'sizes', padding: 'sizes', dilation: 'sizes', groups: 'extent', outputPadding: 'sizes',
@@ -175,14 +177,14 @@ function groupsOf(options: Conv2dLayerOptions): number {
   return options.groups ?? 1;
 }
 
-/** A convolution with its bias; the classes below say which. */
+/** A convolution with its bias; base class of the layers below. */
 abstract class ConvLayer extends Module {
   W: Tensor;
   b: Tensor | null;
   readonly #options: ConvOptions;
   readonly #conv: Conv;
 
-  /** `first` and `second` are the extents of the weights before the size. */
+  /** `first` and `second` are the extents of the weights before the kernel size. */
   constructor(conv: Conv, first: number, second: number, size: readonly number[], out: number, options: Conv2dLayerOptions) {
     super();
     const { init: initial, decay: _decay, frozen: _frozen, bias = true, ...rest } = options;
@@ -194,7 +196,7 @@ abstract class ConvLayer extends Module {
     this.b = bias ? this.param([out], shift(options)) : null;
   }
 
-  /** `[batch, channels, ..]` to `[batch, outputs, ..]`. */
+  /** Computes `[batch, channels, ..]` to `[batch, outputs, ..]`. */
   fwd(x: Tensor): Tensor {
     return shifted(this.#conv(x, this.W, this.#options), this.b);
   }
@@ -228,7 +230,7 @@ export class ConvTranspose2d extends ConvLayer {
   }
 }
 
-/** Group normalisation of channels, with a gain and a shift for each. */
+/** Group normalisation of channels, with a gain and a bias for each. */
 export class GroupNorm extends Module {
   g: Tensor;
   b: Tensor | null;
@@ -242,13 +244,13 @@ export class GroupNorm extends Module {
     this.b = given.bias ?? true ? this.param([channels], shift(given)) : null;
   }
 
-  /** `[batch, channels, ..]`, as it was. */
+  /** Computes a tensor of the same shape `[batch, channels, ..]`. */
   fwd(x: Tensor): Tensor {
     return shifted(groupNorm(x, this.groups, this.g, this.eps), this.b);
   }
 }
 
-/** The parameters of a recurrent layer, gates side by side. */
+/** The parameters of a recurrent layer, with the gates concatenated. */
 abstract class Recurrent extends Module {
   Wih: Tensor;
   Whh: Tensor;
@@ -265,45 +267,45 @@ abstract class Recurrent extends Module {
   }
 }
 
-/** Long short-term memory from a state of zeros. */
+/** Long short-term memory with an initial state of zeros. */
 export class LSTM extends Recurrent {
   constructor(readonly inputs: number, readonly hidden: number) {
     super(inputs, hidden, 4);
   }
 
-  /** `[batch, time, inputs]` to `[batch, time, hidden]`. */
+  /** Computes `[batch, time, inputs]` to `[batch, time, hidden]`. */
   fwd(x: Tensor): Tensor {
     return lstm(x, this.Wih, this.Whh, this.bih, this.bhh);
   }
 }
 
-/** Gated recurrent units from a state of zeros. */
+/** Gated recurrent units with an initial state of zeros. */
 export class GRU extends Recurrent {
   constructor(readonly inputs: number, readonly hidden: number) {
     super(inputs, hidden, 3);
   }
 
-  /** `[batch, time, inputs]` to `[batch, time, hidden]`. */
+  /** Computes `[batch, time, inputs]` to `[batch, time, hidden]`. */
   fwd(x: Tensor): Tensor {
     return gru(x, this.Wih, this.Whh, this.bih, this.bhh);
   }
 }
 
-/** Drops elements while a training loss is traced, and does nothing elsewhere. */
+/** Drops elements in the trace of a training loss; elsewhere, it returns its input. */
 export class Dropout extends Module {
   constructor(readonly p: number) {
     super();
   }
 
-  /** The shape stays. */
+  /** Computes a tensor of the same shape. */
   fwd(x: Tensor): Tensor {
     return dropout(x, this.p);
   }
 }
 
-/** Multi-head self-attention in which a position sees itself and what is before it. */
+/** Multi-head self-attention with a causal mask: each position attends to itself and to earlier ones. */
 export class CausalSelfAttention extends Module {
-  /** Queries, keys and values in one product: `[dim, 3 dim]`. */
+  /** Projection to queries, keys and values: `[dim, 3 dim]`. */
   qkv: Linear;
   proj: Linear;
 
@@ -314,7 +316,7 @@ export class CausalSelfAttention extends Module {
     this.proj = new Linear(dim, dim, options);
   }
 
-  /** `[batch, T, dim]`, as it was. */
+  /** Computes a tensor of the same shape `[batch, T, dim]`. */
   fwd(x: Tensor): Tensor {
     return this.proj.fwd(selfAttention(this.qkv.fwd(x), this.heads, { causal: true }));
   }

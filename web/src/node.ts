@@ -1,6 +1,6 @@
-// Node.js. In: nothing of a browser. Out: what stands in for it there: threads for workers, files for addresses, and
-// the npm package `webgpu` (Dawn), where it is installed, for navigator.gpu. What always holds: in a browser all of
-// it is undefined, and no bundler has anything to resolve.
+// Node.js. In: nothing from a browser. Out: replacements for browser features: threads for workers, files for
+// URLs, and the npm package `webgpu` (Dawn), if installed, for navigator.gpu. Always holds: in a browser all
+// of it is undefined, and bundlers have nothing to resolve.
 
 import type { FromWorker, Port, ToWorker } from './protocol.js';
 import type { Scope } from './worker.js';
@@ -31,14 +31,14 @@ interface Process {
 
 const nodeProcess = (globalThis as { process?: Process }).process;
 
-/** Whether this is Node.js, which has threads where browsers have workers. */
+/** True in Node.js, which has threads instead of workers. */
 export const IS_NODE = nodeProcess?.versions?.node !== undefined && nodeProcess.getBuiltinModule !== undefined && typeof Worker === 'undefined';
 
 function builtin<T>(name: string): T {
   return nodeProcess!.getBuiltinModule!(`node:${name}`) as T;
 }
 
-/** Starts a thread as a worker. While nothing is asked of it, it does not keep the process from ending. */
+/** Starts a thread as a worker. While it has no pending requests, it does not keep the process alive. */
 export function startThread(file: string | URL): Port {
   const { Worker: Threaded } = builtin<Threads>('worker_threads');
   const url = file instanceof URL ? file : /^[a-z]{2,}:/.test(file) ? new URL(file) : builtin<{ pathToFileURL(path: string): URL }>('url').pathToFileURL(file);
@@ -62,7 +62,10 @@ export function startThread(file: string | URL): Port {
   return port;
 }
 
-/** Serves in this thread: what it waits for is the GPU, and a message to another thread takes as long as a small step. */
+/**
+ * Serves requests on this thread. They mostly wait for the GPU, and a message to another thread would take as
+ * long as a small step.
+ */
 export function serveHere(file: URL): Port {
   const scope: Scope = { postMessage: (data) => queueMicrotask(() => port.onmessage?.({ data } as MessageEvent<FromWorker>)), onmessage: null };
   const serving = (import(/* @vite-ignore */ /* webpackIgnore: true */ file.href) as Promise<typeof import('./worker.js')>).then(
@@ -72,7 +75,7 @@ export function serveHere(file: URL): Port {
   const port: Port = {
     onmessage: null, onerror: null,
     postMessage(message, transfer) {
-      // What is handed over is gone, as with a worker.
+      // Transferred buffers are detached, as with a worker.
       const data = transfer.length > 0 ? structuredClone(message, { transfer }) : message;
       void serving.then(() => scope.onmessage?.({ data } as MessageEvent<ToWorker>));
     },
@@ -81,7 +84,7 @@ export function serveHere(file: URL): Port {
   return port;
 }
 
-/** The scope of a thread that `startThread` started, or undefined elsewhere. */
+/** Returns the scope of a thread started by `startThread`, or undefined elsewhere. */
 export function threadScope(): Scope | undefined {
   if (!IS_NODE) return undefined;
   const { parentPort, workerData } = builtin<Threads>('worker_threads');
@@ -91,7 +94,7 @@ export function threadScope(): Scope | undefined {
   return scope;
 }
 
-/** The bytes of a file, if the address is that of one. */
+/** Returns the bytes of a file, or undefined if the source is not a file. */
 export async function fileBytes(source: string | URL): Promise<Uint8Array<ArrayBuffer> | undefined> {
   if (!IS_NODE || (typeof source === 'string' && /^[a-z]{2,}:/.test(source) && !source.startsWith('file:'))) return undefined;
   if (source instanceof URL && source.protocol !== 'file:') return undefined;
@@ -99,7 +102,10 @@ export async function fileBytes(source: string | URL): Promise<Uint8Array<ArrayB
   return builtin<{ readFile(path: string | URL): Promise<Uint8Array<ArrayBuffer>> }>('fs/promises').readFile(path);
 }
 
-/** Where the package `webgpu` is installed: beside this one, or where the process was started. */
+/**
+ * Returns the path of the installed package `webgpu`: beside this package, or in the process's working
+ * directory.
+ */
 function dawnPath(): string | undefined {
   if (!IS_NODE) return undefined;
   const { createRequire } = builtin<{ createRequire(from: string): { resolve(name: string): string } }>('module');
@@ -107,7 +113,7 @@ function dawnPath(): string | undefined {
     try {
       return createRequire(from).resolve('webgpu');
     } catch {
-      // Not there.
+      // It is not installed here.
     }
   }
   return undefined;
@@ -115,12 +121,12 @@ function dawnPath(): string | undefined {
 
 let dawn: Promise<GPU | undefined> | undefined;
 
-/** Whether there is an interface to GPUs; not whether it works. */
+/** Returns true if there is an interface to GPUs, even if it may not work. */
 export function hasGpuInterface(): boolean {
   return Boolean((globalThis.navigator as Navigator | undefined)?.gpu) || dawnPath() !== undefined;
 }
 
-/** The interface to GPUs: the browser's, or Dawn's in Node.js. */
+/** Returns the interface to GPUs: the browser's, or Dawn's in Node.js. */
 export function gpuInterface(): Promise<GPU | undefined> {
   const own = (globalThis.navigator as Navigator | undefined)?.gpu;
   if (own) return Promise.resolve(own);

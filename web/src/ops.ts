@@ -1,6 +1,6 @@
-// Functions under tensorgrad's names. In: tensors. Out: tensors. What always holds: they are the table's own,
-// under another name, or hand their arguments to some of it in another form; no formula is here. Index
-// tensors out of range fail the step, except in `oneHot`, which gives a row of zeros.
+// Functions under tensorgrad's names. In: tensors. Out: tensors. Always holds: each is a function of the
+// table under another name, or converts its arguments for one; there are no formulas here. Indices out of
+// range fail the step, except in `oneHot`, which returns a row of zeros.
 
 import type { Dtype } from './dtype.js';
 import { errorOf } from './errors.js';
@@ -21,7 +21,7 @@ function wrong(message: string, ...help: string[]): Error {
   return errorOf({ kind: 'trace', message, help, origin: here() });
 }
 
-/** An axis counted from the front. */
+/** Returns an axis counted from the front. */
 function axisOf(name: string, x: Tensor, axis: number): number {
   const resolved = axis < 0 ? axis + x.rank : axis;
   if (!Number.isInteger(axis) || resolved < 0 || resolved >= x.rank) {
@@ -32,9 +32,9 @@ function axisOf(name: string, x: Tensor, axis: number): number {
 
 // Reductions.
 
-/** What a reduction can vary. */
+/** Options of a reduction. */
 export interface ReduceOptions {
-  /** Reduced axes stay with extent 1. */
+  /** True to keep reduced axes with extent 1. */
   keepDims?: boolean;
 }
 
@@ -45,27 +45,27 @@ function reduced(name: 'sum' | 'mean', x: Tensor, axis: number | readonly number
   return call(`${name}${keep ? 'Keep' : 'Axes'}`, x, axis ?? x.shape.map((_, i) => i));
 }
 
-/** Sum over an axis, several, or (none given) all. */
+/** Sums over one axis, several, or all by default. */
 export function sum(x: Tensor, axis?: number | readonly number[], options: ReduceOptions = {}): Tensor {
   return reduced('sum', x, axis, options);
 }
 
-/** Mean over an axis, several, or (none given) all. */
+/** Averages over one axis, several, or all by default. */
 export function mean(x: Tensor, axis?: number | readonly number[], options: ReduceOptions = {}): Tensor {
   return reduced('mean', x, axis, options);
 }
 
 /**
- * Index of the largest element along an axis (none given: in row-major order), as i32; the first one wins a
- * tie.
+ * Returns the index of the largest element along an axis as i32, by default in row-major order. The first of
+ * equal elements wins.
  */
 export function argmax(x: Tensor, axis?: number): Tensor {
   return axis === undefined ? call('argmax', call('flatten', x), 0) : call('argmax', x, axis);
 }
 
 /**
- * Index of the smallest element along an axis (none given: in row-major order), as i32; the first one wins a
- * tie.
+ * Returns the index of the smallest element along an axis as i32, by default in row-major order. The first of
+ * equal elements wins.
  */
 export function argmin(x: Tensor, axis?: number): Tensor {
   return axis === undefined ? call('argmin', call('flatten', x), 0) : call('argmin', x, axis);
@@ -73,21 +73,22 @@ export function argmin(x: Tensor, axis?: number): Tensor {
 
 // Activations.
 
-/** What `gelu` can vary. */
+/** Options of `gelu`. */
 export interface GeluOptions {
-  /** The tanh form; 'none' (exact) if not given. */
+  /** 'tanh' for the tanh approximation; 'none' (exact) by default. */
   approximate?: 'none' | 'tanh';
 }
 
-/** `x Φ(x)`, exact, or its tanh form. */
+/** Computes `x Φ(x)`, exactly or by its tanh approximation. */
 export function gelu(x: Tensor, options: GeluOptions = {}): Tensor {
   checkOptions('`gelu`', options, { approximate: ['none', 'tanh'] });
   return call(options.approximate === 'tanh' ? 'geluTanh' : 'gelu', x);
 }
 
 /**
- * Softmax along an axis (the keys) over what is not after the query; 0 elsewhere. The queries are the last one of
- * the other axes: with axis -1, `[.., queries, keys]`; both have one extent.
+ * Computes the softmax along the key axis `axis`, over the keys up to the query's position; later keys are 0.
+ * The query axis is the last of the other axes: with axis -1, the shape is `[.., queries, keys]`. Both have
+ * the same extent.
  */
 export function softmaxCausal(x: Tensor, axis = -1): Tensor {
   const at = axisOf('softmaxCausal', x, axis);
@@ -100,39 +101,45 @@ export function softmaxCausal(x: Tensor, axis = -1): Tensor {
 
 // Pooling.
 
-/** What pooling over two axes can vary. */
+/** Options of pooling over two axes. */
 export type MaxPool2dOptions = PoolOptions;
 
-/** The largest element of each window of `[batch, channels, rows, columns]`: a size for both axes, or one for each. */
+/**
+ * Returns the largest element of each window of `[batch, channels, rows, columns]`. `size` is for both axes,
+ * or one for each.
+ */
 export function maxPool2d(x: Tensor, size: number | readonly number[], options: MaxPool2dOptions = {}): Tensor {
   return call('maxPool2d', x, typeof size === 'number' ? [size, size] : size, options);
 }
 
-/** The mean of each window of `[batch, channels, rows, columns]`: a size for both axes, or one for each. */
+/**
+ * Returns the mean of each window of `[batch, channels, rows, columns]`. `size` is for both axes, or one for
+ * each.
+ */
 export function avgPool2d(x: Tensor, size: number | readonly number[], options: MaxPool2dOptions = {}): Tensor {
   return call('avgPool2d', x, typeof size === 'number' ? [size, size] : size, options);
 }
 
 // Shapes.
 
-/** The axes from `startAxis` on as one. */
+/** Merges the axes from `startAxis` on into one. */
 export function flatten(x: Tensor, startAxis = 0): Tensor {
   const axis = x.rank === 0 ? 0 : axisOf('flatten', x, startAxis);
   const tail = x.shape.slice(axis).reduce((a, b) => a * b, 1);
   return call('reshape', x, [...x.shape.slice(0, axis), tail]);
 }
 
-/** Axis i of the result is axis `order[i]`. */
+/** Reorders axes: axis i of the result is axis `order[i]`. */
 export function permute(x: Tensor, order: readonly number[]): Tensor {
   return call('permute', x, order.map((axis) => axisOf('permute', x, axis)));
 }
 
-/** `length` elements from `start` on along an axis. */
+/** Returns `length` elements from `start` on along an axis. */
 export function narrow(x: Tensor, axis: number, start: number, length: number): Tensor {
   return call('narrow', x, axis, start, length);
 }
 
-/** An axis cut into parts of these extents. */
+/** Splits an axis into parts with these extents. */
 export function split<const S extends readonly number[]>(x: Tensor, sizes: S, axis: number): { -readonly [K in keyof S]: Tensor } {
   const extent = x.shape[axisOf('split', x, axis)]!;
   const total = sizes.reduce((a, b) => a + b, 0);
@@ -141,7 +148,7 @@ export function split<const S extends readonly number[]>(x: Tensor, sizes: S, ax
   return sizes.map((size) => narrow(x, axis, (start += size) - size, size)) as { -readonly [K in keyof S]: Tensor };
 }
 
-/** An axis cut into this many parts of one extent, of which the last may be shorter. */
+/** Splits an axis into this many parts of equal extent, of which the last may be shorter. */
 export function chunk(x: Tensor, count: number, axis: number): Tensor[] {
   const extent = x.shape[axisOf('chunk', x, axis)]!;
   const size = Math.max(1, Math.ceil(extent / count));
@@ -149,52 +156,55 @@ export function chunk(x: Tensor, count: number, axis: number): Tensor[] {
   return split(x, parts, axis);
 }
 
-/** Of vectors of n0, n1, .. elements as many tensors `[n0, n1, ..]`, each of which varies along its own axis. */
+/**
+ * Returns a tensor `[n0, n1, ..]` for each of several vectors with n0, n1, .. elements; it varies along the
+ * vector's axis.
+ */
 export function meshgrid(vectors: readonly Tensor[]): Tensor[] {
   const extents = vectors.map((vector) => vector.shape.reduce((a, b) => a * b, 1));
   return vectors.map((vector, axis) =>
     call('broadcastTo', call('reshape', vector, extents.map((n, i) => (i === axis ? n : 1))), extents));
 }
 
-/** The `k` largest elements of an axis, the largest first, and their indices, i32. */
+/** Returns the `k` largest elements along an axis in descending order, and their indices as i32. */
 export function topK(x: Tensor, k: number, axis = -1): { values: Tensor, indices: Tensor } {
   const indices = call('argTopK', x, k, axis);
   return { values: call('takeAlongAxis', x, indices, axis), indices };
 }
 
-/** Tensors joined along an axis. */
+/** Concatenates tensors along an axis. */
 export function concat(tensors: readonly Tensor[], axis: number): Tensor {
   return call('concat', axis, tensors);
 }
 
-/** Tensors of one shape joined along a new axis. */
+/** Stacks tensors of one shape along a new axis. */
 export function stack(tensors: readonly Tensor[], axis: number): Tensor {
   return call('stack', axis, tensors);
 }
 
 // Tensors out of nothing.
 
-/** All the same. */
+/** Returns a tensor with all elements equal to `value`. */
 export function full(shape: readonly number[], value: number, dtype: Dtype = 'f32'): Tensor {
   return call('full', dtype, shape, value);
 }
 
-/** All 0. */
+/** Returns a tensor of zeros. */
 export function zeros(shape: readonly number[], dtype: Dtype = 'f32'): Tensor {
   return full(shape, 0, dtype);
 }
 
-/** All 1. */
+/** Returns a tensor of ones. */
 export function ones(shape: readonly number[], dtype: Dtype = 'f32'): Tensor {
   return full(shape, 1, dtype);
 }
 
-/** 0, 1, .. `n - 1`. */
+/** Returns 0, 1, .. `n - 1`. */
 export function arange(n: number, dtype: Dtype = 'i32'): Tensor {
   return call('iota', dtype, [n], 0);
 }
 
-/** These numbers, as a part of the program. */
+/** Returns a tensor with these elements, which are part of the program. */
 export function constant(values: Float32Array | readonly number[], shape: readonly number[], dtype: Dtype = 'f32'): Tensor {
   const array = values instanceof Float32Array ? values : Float32Array.from(values);
   const count = shape.reduce((a, b) => a * b, 1);
@@ -204,12 +214,12 @@ export function constant(values: Float32Array | readonly number[], shape: readon
 
 // Indexing.
 
-/** 1 where the new last axis' position is the index, 0 elsewhere. */
+/** Returns 1 where the position along a new last axis equals the index, 0 elsewhere. */
 export function oneHot(index: Tensor, depth: number, dtype: Dtype = 'f32'): Tensor {
   return call('cast', call('oneHot', index, depth), dtype);
 }
 
-/** Rows of a table `[V, D]`: i32 `[..]` gives `[.., D]`. An index out of range fails the step. */
+/** Looks up rows of a table `[V, D]`: i32 `[..]` to `[.., D]`. An index out of range fails the step. */
 export function embedding(table: Tensor, indices: Tensor): Tensor {
   if (table.dtype === 'i32' && indices.dtype !== 'i32') {
     throw wrong(`\`embedding\` of ${String(table)} and ${String(indices)}`, 'the table comes first: embedding(table, indices)');
@@ -219,9 +229,9 @@ export function embedding(table: Tensor, indices: Tensor): Tensor {
 
 // Losses.
 
-/** How the losses of rows become one. */
+/** Options that reduce the losses of rows. */
 export interface LossOptions {
-  /** One number, the mean or the sum, or the losses as they are. */
+  /** 'mean' (the default) or 'sum' for one number, 'none' for the losses of all rows. */
   reduction?: 'mean' | 'sum' | 'none';
 }
 
@@ -231,29 +241,32 @@ function reductionOf(name: string, options: LossOptions): (losses: Tensor) => Te
   return (losses) => (reduction === 'none' ? losses : call(reduction, losses));
 }
 
-/** Cross-entropy of logits `[.., V]` and class numbers i32 `[..]`. A class out of range fails the step. */
+/**
+ * Computes the cross-entropy of logits `[.., V]` and class indices i32 `[..]`. A class out of range fails the
+ * step.
+ */
 export function crossEntropy(logits: Tensor, targets: Tensor, options: LossOptions = {}): Tensor {
   return reductionOf('crossEntropy', options)(call('crossEntropyRows', logits, targets));
 }
 
-/** The same of logarithms of probabilities. */
+/** Computes the same from logarithms of probabilities. */
 export function nllLoss(logProbs: Tensor, targets: Tensor, options: LossOptions = {}): Tensor {
   return reductionOf('nllLoss', options)(call('neg', call('takeLast', logProbs, targets)));
 }
 
-/** The same tensor, read back under this name whenever the program runs. */
+/** Marks a tensor to be read back under this name whenever the program runs, and returns it. */
 export function capture<T extends Tensor>(name: string, x: T): T {
   if (typeof name !== 'string') throw wrong('`capture`: the name comes first, then the tensor: capture(name, x)');
   return x.capture(name) as T;
 }
 
-/** What `rope` can vary. */
+/** Options of `rope`. */
 export interface RopeOptions {
-  /** The base of the angles; 10,000 if not given. */
+  /** Base of the angles; 10,000 by default. */
   base?: number;
 }
 
-/** Rotary position embedding of queries and keys `[.., T, D]` (D even), as of one tensor: `[q, k]`. */
+/** Applies rotary position embedding to queries and keys `[.., T, D]` (D even), and returns `[q, k]`. */
 export function rope(q: Tensor, k: Tensor, options: RopeOptions = {}): [q: Tensor, k: Tensor] {
   checkOptions('`rope`', options, { base: 'number' });
   const [left, right] = [q, k].map(({ shape }) => shape.slice(-2).join(', '));
