@@ -1,6 +1,6 @@
 // Times training steps in a headless Chromium. In: the built package. Out: a line of JSON for each model:
-// milliseconds from import to the first finished step, of compiling, of a step (median, loss read each time),
-// of the main thread's work; dispatches, passes, bytes.
+// milliseconds from import to the first finished step, of compiling, of a step (median, with the loss read
+// each time), and of the main thread's work; dispatches, passes, bytes.
 // Options: --steps N (default 20), --model sine|addition|digits, --device webgpu|cpu.
 
 import { open, serve } from '../test/browser/chromium.mjs';
@@ -19,7 +19,7 @@ for (const model of models) {
     const models = await import('/bench/models.js');
     const began = performance.now();
     const g = await import('/dist/index.js');
-    // Our own work on this thread while it trains: calls of `step`, and what is done when the worker answers.
+    // The package's work on this thread during training: calls of `step`, and handling the worker's replies.
     const work = [];
     const timed = (job) => {
       const start = performance.now();

@@ -1,11 +1,14 @@
-// Trains an MLP 784-512-512-10 on the CPU beside jax-js' wasm, in turns, in a headless Chromium: each round is a fresh
-// browser for either. In: the built package; jax-js, which is no dependency:
+// Trains an MLP 784-512-512-10 on the CPU in comparison with jax-js' wasm, alternately, in a headless
+// Chromium: each round uses a fresh browser for each library. In: the built package; jax-js, which is not a
+// dependency:
 //   npm install --no-save @jax-js/jax@0.1.25 && node bench/jax.mjs
-// Out: for a page that is cross-origin isolated and one that is not, a line of JSON for each library: medians over the
-// rounds of milliseconds from import to the first finished step and of a step (the median of its round, and the least, which a
-// busy machine changes less; a new batch each, the loss awaited), the losses of a round; then how many times as fast gradloom is. Both begin with the same weights and see the same batches.
-// Options: --rounds N (6), --steps N (30), --optimizer sgd|adam (sgd), --isolated yes|no (both), --cpu-wasm ADDRESS (gradloom's
-// module: dist/.. of this folder; what the page chooses if not given).
+// Out: for a page that is cross-origin isolated and one that is not, a line of JSON for each library: medians
+// over the rounds of milliseconds from import to the first finished step and of a step (the median of its
+// round, and the minimum, which a busy machine affects less; with a new batch each and the loss awaited), the
+// losses of a round; then the speed of gradloom relative to jax-js. Both start with the same weights and use
+// the same batches.
+// Options: --rounds N (6), --steps N (30), --optimizer sgd|adam (sgd), --isolated yes|no (both), --cpu-wasm
+// URL (gradloom's module: dist/.. of this folder; by default the page's choice).
 
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';

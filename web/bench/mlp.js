@@ -1,11 +1,11 @@
-// The MLP that is trained beside jax-js, for a page. In: which library, and how many steps. Out: milliseconds from import to
-// the first finished step, of a step, and some losses.
+// The MLP for the comparison with jax-js, for a page. In: the library and the number of steps. Out:
+// milliseconds from import to the first finished step, of a step, and some losses.
 
 const SIZES = [784, 512, 512, 10];
 const BATCH = 256;
 const LR = { sgd: 0.05, adam: 0.001 };
 
-// Numbers from 0 to 1 that look random (splitmix32).
+// Pseudorandom numbers from 0 to 1 (splitmix32).
 const numbers = (seed) => () => {
   seed = (seed + 0x9e3779b9) | 0;
   let z = Math.imul(seed ^ (seed >>> 16), 0x21f0aaad);
@@ -14,7 +14,7 @@ const numbers = (seed) => () => {
 };
 const floats = (length, next) => Float32Array.from({ length }, next);
 
-/** Weights and biases, and batches of ten kinds of noisy pictures. */
+/** Returns weights and biases, and batches of ten kinds of noisy pictures. */
 function data() {
   const next = numbers(1);
   const weights = SIZES.slice(1).map((outs, i) => {
@@ -91,7 +91,7 @@ const LIBRARIES = {
   },
 };
 
-/** Trains. */
+/** Trains the model with a library and returns the times and losses. */
 export async function run(library, spec) {
   const given = data();
   const began = performance.now();

@@ -1,7 +1,8 @@
-// The models that gradloom and tensorgrad are timed on, as tensorgrad's samples have them: a sine fitted by an MLP, sums of two digits by a
-// transformer, digits by convolutions. In: the package. Out: what `compile` takes, and a batch.
+// The models on which gradloom and tensorgrad are timed, the same as tensorgrad's samples: a sine fitted by
+// an MLP, sums of two digits by a transformer, digits by convolutions. In: the package. Out: the options of
+// `compile`, and a batch.
 
-/** 1-64-64-1, ReLU, batch 256, Adam. */
+/** A 1-64-64-1 MLP with ReLU, batch 256, Adam. */
 export function sine(g) {
   const BATCH = 256;
   class Mlp extends g.Module {
@@ -27,7 +28,7 @@ const TIME = 8;
 // Characters are 0-9, + and =; the sum's digits are the last three of nine characters.
 const MASK = Float32Array.from([0, 0, 0, 0, 0, 1, 1, 1]);
 
-/** 3 layers of width 64, 4 heads, batch 128, AdamW with a linear schedule, clipped. */
+/** A transformer of 3 layers of width 64, 4 heads, batch 128, AdamW with a linear schedule and clipping. */
 export function addition(g) {
   const [BATCH, WIDTH, HEADS, LAYERS] = [128, 64, 4, 3];
   class Block extends g.Module {
@@ -41,7 +42,7 @@ export function addition(g) {
     down = new g.Linear(4 * WIDTH, WIDTH);
     fwd(x) {
       const normal = this.ln1.fwd(x);
-      // In the order of the model in Rust, so that its kernels are the same.
+      // The order is that of the model in Rust, so that its kernels are the same.
       const [k, v, q] = [this.key, this.value, this.query].map((linear) => g.splitHeads(linear.fwd(normal), HEADS));
       const y = x.add(this.output.fwd(g.mergeHeads(g.attention(q, k, v, { causal: true }))));
       return y.add(this.down.fwd(g.relu(this.up.fwd(this.ln2.fwd(y)))));
@@ -80,7 +81,7 @@ export function addition(g) {
   };
 }
 
-/** Two convolutions with pooling and two linear layers over 64 images of 28 x 28, AdamW, clipped. */
+/** Two convolutions with pooling and two linear layers on 64 images of 28 x 28, AdamW with clipping. */
 export function digits(g) {
   const BATCH = 64;
   class Cnn extends g.Module {
@@ -94,7 +95,7 @@ export function digits(g) {
       return this.out.fwd(g.relu(this.hidden.fwd(g.reshape(features, [BATCH, -1]))));
     }
   }
-  // As `spread` in benches/peers/torch_layers.py.
+  // The same as `spread` in benches/peers/torch_layers.py.
   const spread = (i) => Number((BigInt(i) * 2654435769n) % 4294967296n >> 8n) / 2 ** 24;
   return {
     spec: {

@@ -1,6 +1,6 @@
-// Times making each pipeline of a model's step, one after the other, in a headless Chromium: most of what
-// compiling takes there. In: the built package. Out: a line for each kernel: milliseconds (the middle of
-// three browsers), characters, label; then the sum.
+// Times the creation of each pipeline of a model's step, one after the other, in a headless Chromium, where
+// it is most of the compile time. In: the built package. Out: a line for each kernel: milliseconds (the
+// median of three browsers), characters, label; then the sum.
 // Options: --model sine|addition.
 
 import { open, serve } from '../test/browser/chromium.mjs';
@@ -28,7 +28,7 @@ for (let run = 0; run < 3; run++) {
       await device.createComputePipelineAsync({ layout: 'auto', compute: { module } });
       return performance.now() - began;
     };
-    // The first one also starts the driver's compiler.
+    // The first pipeline also starts the driver's compiler.
     await make('@compute @workgroup_size(1) fn main() {}');
     const times = [];
     for (const [source, label] of new Map(kernels.map(({ source, label }) => [source, label]))) times.push({ label, characters: source.length, ms: await make(source) });

@@ -1,6 +1,7 @@
-// Times values of 16 bits beside f32's, in turns, in a headless Chromium: uploads and downloads of a parameter, and reading
-// safetensors. In: the built package. Out: a line of JSON for each way and dtype: nanoseconds an element and the longest time for
-// which the page's thread was not given back, medians over the rounds; then how much longer 16 bits take.
+// Times 16-bit values in comparison with f32, alternately, in a headless Chromium: uploads and downloads of a
+// parameter, and reading safetensors. In: the built package. Out: a line of JSON for each operation and
+// dtype: nanoseconds per element and the maximum time for which the page's thread was blocked, medians over
+// the rounds; then the ratio to f32.
 // Options: --rounds N (6), --elements N (16,777,216).
 
 import { open, serve } from '../test/browser/chromium.mjs';
@@ -17,7 +18,7 @@ for (let i = 0; i < rounds; i++) {
   seen.push(await browser.page.evaluate(async (elements) => {
     const g = await import('/dist/index.js');
     const values = Float32Array.from({ length: elements }, (_, i) => Math.sin(i));
-    // The longest pause between turns of this thread, which are asked for all the time.
+    // Returns the maximum pause between turns of this thread, which are requested continuously.
     const timed = async (job) => {
       let [longest, ends] = [0, false];
       const { port1, port2 } = new MessageChannel();

@@ -1,11 +1,11 @@
-// Options. In: an object of the user's, and the names that there are, each with what it may be. Out: nothing, or an
-// error that names what is not so, where, and what was meant. What always holds: no option is ignored without a word,
-// and no number is NaN.
+// Options. In: an object from the user, and the known names, each with a rule for its value. Out: nothing, or
+// an error that names the wrong option, its place, and the likely intention. Always holds: no option is
+// ignored silently, and no number is NaN.
 
 import { errorOf } from './errors.js';
 import { here } from './origin.js';
 
-/** How many letters to change, add, leave out or swap make one word of the other. */
+/** Returns the number of letters to change, insert, delete or swap to turn one word into the other. */
 function distance(a: string, b: string): number {
   let above: number[] = [];
   let row = Array.from({ length: b.length + 1 }, (_, i) => i);
@@ -21,7 +21,7 @@ function distance(a: string, b: string): number {
   return row[b.length]!;
 }
 
-/** The name that was probably meant. */
+/** Returns the known name that is most similar to a misspelt one. */
 export function nearest(name: string, known: readonly string[]): string | undefined {
   const plain = (text: string) => text.toLowerCase().replace(/[^a-z0-9]/g, '');
   let best: string | undefined;
@@ -35,12 +35,13 @@ export function nearest(name: string, known: readonly string[]): string | undefi
 }
 
 /**
- * The values that an option may have: `number` is finite, `whole` a whole number from 0 up, `extent` one from 1 up, `sizes` a whole
- * number or one for each axis, `flag` true or false, `signal` an AbortSignal; a list has the texts that it may be; `any` is left to whoever takes it.
+ * Rules for the value of an option: `number` is finite, `whole` a whole number from 0 up, `extent` one from 1
+ * up, `sizes` a whole number or one for each axis, `flag` true or false, `signal` an AbortSignal, and a list
+ * contains the possible strings; `any` is checked elsewhere.
  */
 export type Rule = 'number' | 'whole' | 'extent' | 'sizes' | 'flag' | 'function' | 'signal' | 'any' | readonly string[];
 
-/** Options by name. */
+/** Rules by the names of the options. */
 export type Rules = Readonly<Record<string, Rule>>;
 
 const WORDS = {
@@ -63,7 +64,7 @@ function fits(value: unknown, rule: Exclude<Rule, 'any'>): boolean {
   }
 }
 
-/** A value in a few words. */
+/** Formats a value briefly for a message. */
 export function shownValue(value: unknown): string {
   if (typeof value === 'string') return `'${value}'`;
   if (typeof value === 'function') return 'a function';
@@ -75,7 +76,7 @@ function wrong(message: string, help: string): Error {
   return errorOf({ kind: 'trace', message, help: [help], origin: here() });
 }
 
-/** Fails if a kind is none of those that there are: `what` is the noun. */
+/** Throws if a kind is unknown; `what` is the noun for the message. */
 export function checkKind(where: string, what: string, kind: unknown, known: readonly string[]): void {
   if (typeof kind === 'string' && known.includes(kind)) return;
   const meant = typeof kind === 'string' ? nearest(kind, known) : undefined;
@@ -83,8 +84,8 @@ export function checkKind(where: string, what: string, kind: unknown, known: rea
 }
 
 /**
- * Fails if there are options of other names, or an option is not what its rule says; undefined is one that was not
- * given. `instead`: what to write for names of other libraries.
+ * Throws if an option has an unknown name or violates its rule; undefined means that it was not given.
+ * `instead` maps names of other libraries to their replacements.
  */
 export function checkOptions(where: string, given: unknown, rules: Rules, instead: Readonly<Record<string, string>> = {}): void {
   const known = Object.keys(rules);

@@ -1,20 +1,20 @@
-// The user's place. In: a stack. Out: the first frame that is not this package's. What always holds: finding
-// it never throws, and an unknown place is null. Our own code is known by its address, found once from a
-// stack taken here; where a bundler has put the user's code into the same file, by the names that our
-// functions have at run time.
+// Locations in the user's code. In: a stack. Out: the first frame outside of this package. Always holds:
+// finding it never throws, and an unknown location is null. The package's own code is recognised by its URL,
+// found once from a stack captured here; if a bundler has merged it with the user's code, by the names of its
+// functions at run time.
 
 import type { Origin } from './errors.js';
 
 /** A frame of a stack. */
 export interface Frame extends Origin {
-  /** The function's name as the browser gives it, or an empty string. */
+  /** The function's name as reported by the browser, or an empty string. */
   name: string;
 }
 
 const CHROME = /^\s*at (?:async )?(?:(.*?) \()?((?:[a-z-]+:)?[^()\s]*?[^()]*?):(\d+):(\d+)\)?$/;
 const OTHERS = /^(.*?)@(.*?)(?: line \d+ > [^:]*)?:(\d+):(\d+)$/;
 
-/** The frames of a stack in the form of Chrome and node, Firefox, or Safari. */
+/** Returns the frames of a stack in the format of Chrome and Node.js, Firefox, or Safari. */
 export function parseStack(stack: string): Frame[] {
   const frames: Frame[] = [];
   for (const line of stack.split('\n')) {
@@ -26,23 +26,23 @@ export function parseStack(stack: string): Frame[] {
   return frames;
 }
 
-/** An address without what a development server appends. */
+/** Returns a URL without the suffix that a development server appends. */
 function plain(file: string): string {
   return file.replace(/[?#].*$/, '');
 }
 
-/** Our own file, or the folder of our files when they are not bundled. */
+/** Returns the URL of this file, or of its folder if the package is not bundled. */
 function ownPlace(): string {
   const file = plain(parseStack(new Error().stack ?? '')[0]?.file ?? '');
   return /\/origin\.[jt]s$/.test(file) ? file.replace(/[^/]*$/, '') : file;
 }
 
 const OWN = ownPlace();
-/** Whether our code is in files of its own, and not in the user's bundle. */
+/** True if this package is in separate files, not in the user's bundle. */
 const SEPARATE = OWN.endsWith('/') || /\/(index|gradloom)\.m?js$/.test(OWN);
 const ownNames = new Set<string>();
 
-/** Says that these functions, and the methods of these classes, are what users call. */
+/** Registers functions, and the methods of classes, that users call. */
 export function own(things: Iterable<unknown>): void {
   for (const thing of things) {
     if (typeof thing !== 'function') continue;
@@ -52,13 +52,13 @@ export function own(things: Iterable<unknown>): void {
   }
 }
 
-/** How our frames are told from the user's. */
+/** Criteria that separate this package's frames from the user's. */
 export interface Telling {
-  /** Whether our code is in files of its own. */
+  /** True if this package is in separate files. */
   separate: boolean;
-  /** Whether a file is ours. */
+  /** Returns true if a file belongs to this package. */
   file(file: string): boolean;
-  /** Whether a function of this name is one that users call. */
+  /** Returns true if users call a function with this name. */
   name(name: string): boolean;
 }
 
@@ -68,17 +68,17 @@ const TELLING: Telling = {
   name: (name) => ownNames.has(name) || /^(Tensor|Param)\./.test(name),
 };
 
-/** Frames of the machine itself, without a source. */
+/** Returns true for a frame of the engine itself, which has no source. */
 function isNative(file: string): boolean {
   return file === '' || file === 'native' || file.startsWith('node:') || file === '<anonymous>' || file === '[native code]';
 }
 
-/** The user's place in a list of frames, innermost first. */
+/** Returns the user's location in a list of frames, innermost first. */
 export function userFrame(frames: readonly Frame[], telling: Telling = TELLING): Origin | null {
   const inside = frames.filter(({ file }) => !isNative(file));
   let at = telling.separate ? inside.findIndex(({ file }) => !telling.file(file)) : -1;
   if (at < 0) {
-    // One file has it all: the user is who called the outermost function of ours that users call.
+    // A single file contains everything: the user's frame is the caller of the outermost registered function.
     at = inside.findLastIndex(({ name }) => name !== '' && telling.name(name)) + 1;
     if (at === 0) return null;
   }
@@ -86,28 +86,28 @@ export function userFrame(frames: readonly Frame[], telling: Telling = TELLING):
   return found ? { file: found.file, line: found.line, column: found.column } : null;
 }
 
-/** Where the user called us. */
+/** Returns the location of the user's call. */
 export function here(): Origin | null {
   const limited = Error as { stackTraceLimit?: number };
   const before = limited.stackTraceLimit;
-  // Layers in layers are deeper than the ten frames that V8 gives.
+  // Nested layers are deeper than the ten frames that V8 records by default.
   if (before !== undefined) limited.stackTraceLimit = 40;
   const { stack } = new Error();
   if (before !== undefined) limited.stackTraceLimit = before;
   return userFrame(parseStack(stack ?? ''));
 }
 
-/** Lines that show a place: its file and, where the file can be fetched, the line with a caret. */
+/** Returns lines that show a location: its file and, if the file can be fetched, the line with a caret. */
 export async function excerpt(origin: Origin): Promise<string> {
   const head = `  --> ${origin.file}:${origin.line}:${origin.column}`;
   if (!/^https?:/.test(origin.file)) return head;
   try {
-    // It was loaded a moment ago: the cache has it.
+    // The file was loaded recently, so it is in the cache.
     const response = await fetch(origin.file, { cache: 'force-cache' });
     if (!response.ok) return head;
     const line = (await response.text()).split('\n')[origin.line - 1];
     if (line === undefined) return head;
-    // Of a long line, as minified ones are, only the neighbourhood.
+    // Only the part around the column of a long line is shown, as in minified files.
     const from = Math.max(0, origin.column - 1 - 60);
     const part = line.slice(from, from + 120).replaceAll('\t', ' ');
     const gutter = ' '.repeat(String(origin.line).length);

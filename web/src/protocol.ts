@@ -1,6 +1,6 @@
-// What the page and the worker say to each other. In: requests with ids. Out: one reply for each, or the end
-// of the worker for all of them. What always holds: whatever happens (an error in the worker, a lost device,
-// `close`), every request settles once; errors keep their kind and have the stack of the user's call.
+// Messages between the page and the worker. In: requests with ids. Out: one reply for each, or the end of the
+// worker for all of them. Always holds: whatever happens (an error in the worker, a lost device, `close`),
+// every request settles exactly once; errors keep their kind and have the stack of the user's call.
 
 import type { Data, Dtype, Stored } from './dtype.js';
 import { turns } from './turn.js';
@@ -9,7 +9,7 @@ import type { LogValue } from './log.js';
 import type { Crew, ThreadMessage } from './threads.js';
 import type { INSPECT, Precision } from './wasm.js';
 
-/** A tensor that crosses; `data` is transferred. */
+/** A tensor in a message; `data` is transferred. */
 export interface Sent {
   name: string;
   dtype: Dtype;
@@ -17,13 +17,13 @@ export interface Sent {
   data: Data;
 }
 
-/** What a step or run gave. */
+/** Result of a step or run. */
 export type StepReply =
   | { kind: 'completed'; outputs: Sent[] }
   | { kind: 'queued' }
   | { kind: 'aborted' };
 
-/** What is alive, for tests. */
+/** Numbers of existing objects, for tests. */
 export interface GpuCounters {
   liveBuffers: number;
   liveBytes: number;
@@ -33,14 +33,14 @@ export interface GpuCounters {
   submits: number;
 }
 
-/** What is alive in a worker. */
+/** Numbers of existing objects in a worker. */
 export interface Counters extends GpuCounters {
   sessions: number;
   programs: number;
   wasmBytes: number;
 }
 
-/** A program that was compiled. */
+/** A compiled program. */
 export interface Compiled {
   session: number;
   program: number;
@@ -48,60 +48,68 @@ export interface Compiled {
   unused: string[];
 }
 
-/** Where a training program is: what a checkpoint has beside tensors. */
+/** Progress of a training program: the part of a checkpoint that is not tensors. */
 export interface Position {
-  /** Steps that were attempted: the schedule follows it, and the random numbers of a step. */
+  /** Number of attempted steps, which determines the schedule and the random numbers of a step. */
   attempted: number;
-  /** The schedule that was set, as numbers; null for that of the optimizer. */
+  /** Schedule set by the user, as numbers; null for that of the optimizer. */
   schedule: number[] | null;
 }
 
-/** Requests: what is asked, and what is answered. */
+/** Requests with their arguments and answers. */
 export interface Requests {
-  /** Asks for the device; the first request. */
+  /** Requests the device; the first request. */
   start: { ask: { device: 'webgpu' | 'cpu'; portable: boolean }; answer: { device: string } };
-  /** Makes the instance. */
+  /** Creates the instance. */
   load: { ask: { module: WebAssembly.Module; crew?: Crew | undefined }; answer: null };
   /**
-   * A session over the log's model, and, with an optimizer, the training program of its trace; without one,
-   * `program` is -1.
+   * Creates a session on the log's model and, with an optimizer, compiles the training program of its trace.
+   * Without an optimizer, `program` is -1.
    */
   compile: { ask: { log: LogValue; seed: number; precision: Precision; optimizer: number[] | null }; answer: Compiled };
-  /** A forward program that shares a session's parameters. */
+  /** Compiles a forward program that shares a session's parameters. */
   attach: { ask: { session: number; log: LogValue }; answer: Compiled };
   step: { ask: { program: number; inputs: Stored[]; read: boolean }; answer: StepReply };
-  /** Runs a forward program on these inputs, or on part `part` of `parts` of those of a program's last step. */
+  /**
+   * Runs a forward program on these inputs, or on part `part` of `parts` of the inputs of a program's last
+   * step.
+   */
   run: { ask: { program: number; inputs: Stored[]; of?: { program: number; part: number; parts: number } }; answer: StepReply };
   /**
-   * With `strict`, every parameter must be there, and with `finite` no element is NaN; with a program and a position,
-   * everything that is kept must be there, and it goes on from there.
+   * Uploads tensors. With `strict`, every parameter must be given; with `finite`, no element may be NaN. With
+   * `at`, every parameter and state must be given, and the program continues from that position.
    */
   upload: {
     ask: {
       session: number; strict: boolean; finite: boolean;
-      /** Names, dtypes, and numbers of elements, which follow in pieces. */
+      /** Names, dtypes, and numbers of elements; the elements follow in pieces. */
       tensors: [string, Dtype, number][];
       at?: Position & { program: number; types: string[] };
     };
     answer: null;
   };
-  /** Parameters; with `states` also what is kept beside them, and, with a training program, its attempted steps. */
+  /**
+   * Downloads the parameters. With `states`, also the states, and with a training program its attempted
+   * steps.
+   */
   download: { ask: { session: number; states: boolean; program?: number }; answer: { tensors: Sent[]; attempted: number } };
   reset: { ask: { session: number } & Parts; answer: null };
-  /** A schedule, behind whether it counts from the next step; gives the number of steps before that. */
+  /**
+   * Sets a schedule, preceded by whether it starts at the next step. Returns the number of steps before that.
+   */
   rate: { ask: { program: number; schedule: number[] }; answer: number };
   lr: { ask: { program: number }; answer: number };
   inspect: { ask: { program: number; what: keyof typeof INSPECT }; answer: string };
   /** Drops a program. */
   release: { ask: { program: number }; answer: null };
-  /** Drops a session: steps of it that were not begun are aborted. */
+  /** Drops a session; its steps that have not started are aborted. */
   drop: { ask: { session: number }; answer: null };
   counters: { ask: Record<never, never>; answer: Counters };
   /** Drops everything; the last request. */
   destroy: { ask: Record<never, never>; answer: Counters };
 }
 
-/** The parts that `reset` sets back: parameters, the model's states, what the optimizer keeps. */
+/** Parts to be reset: parameters, the model's states, and the state of the optimizer. */
 export interface Parts {
   params: boolean;
   states: boolean;
@@ -111,10 +119,10 @@ export interface Parts {
 /** Names of requests. */
 export type Kind = keyof Requests;
 
-/** A request as it is posted. */
+/** A request as posted. */
 export type Request = { [K in Kind]: { id: number; kind: K } & Requests[K]['ask'] }[Kind];
 
-/** Elements of a tensor of an upload, from a place on; null if there will be none. */
+/** Elements of a tensor of an upload, from an index on; null if there will be none. */
 export interface Piece {
   kind: 'piece';
   of: number;
@@ -123,13 +131,13 @@ export interface Piece {
   data: Data | null;
 }
 
-/** Everything the page posts: requests, parts of them, and the wish that one need not be done any more. */
+/** Messages of the page: requests, pieces of uploads, and cancellations. */
 export type ToWorker = Request | Piece | ThreadMessage | { kind: 'cancel'; of: number };
 
-/** Elements of a piece. */
+/** Maximum number of elements in a piece. */
 const PIECE = 1 << 20;
 
-/** Everything the worker posts: tensors of a download one by one, replies, and what was not asked for. */
+/** Messages of the worker: tensors of a download one by one, replies, and events. */
 export type FromWorker =
   | { id: number; part: Sent }
   | { id: number; ok: true; value: unknown }
@@ -137,7 +145,7 @@ export type FromWorker =
   | { event: 'lost'; error: ErrorValue }
   | { event: 'waits' };
 
-/** What a client needs of a worker. */
+/** The interface of a worker that a client requires. */
 export interface Port {
   postMessage(message: ToWorker, transfer: Transferable[]): void;
   terminate(): void;
@@ -150,11 +158,11 @@ interface Waiting {
   resolve(value: unknown): void;
   reject(error: GradloomError): void;
   site: Error;
-  /** Tensors that came before the reply. */
+  /** Tensors that arrived before the reply. */
   parts: Sent[];
 }
 
-/** The page's end. */
+/** The page's end of the connection. */
 export class Client {
   readonly #port: Port;
   readonly #waiting = new Map<number, Waiting>();
@@ -162,7 +170,7 @@ export class Client {
   #over: GradloomError | null = null;
   #lost: GradloomError | null = null;
   #onLost: (error: GradloomError) => void = () => undefined;
-  /** Settles with the error if the device is lost or the worker dies. */
+  /** Resolves with the error if the device is lost or the worker fails. */
   readonly lost: Promise<GradloomError>;
 
   constructor(port: Port) {
@@ -177,17 +185,20 @@ export class Client {
     port.onmessageerror = () => this.#die(fail('internal', 'a message of the worker could not be read'));
   }
 
-  /** Requests that are not settled. */
+  /** Number of pending requests. */
   get pending(): number {
     return this.#waiting.size;
   }
 
-  /** The error of a lost device or a dead worker. */
+  /** Returns the error of a lost device or a failed worker. */
   get lostError(): GradloomError | null {
     return this.#lost;
   }
 
-  /** Asks. `site` is an Error made where the user called; `began` hears the request's id. */
+  /**
+   * Sends a request and returns its answer. `site` is an Error created in the user's call; `began` is called
+   * with the request's id.
+   */
   ask<K extends Kind>(
     kind: K, what: Requests[K]['ask'], transfer: Transferable[] = [], site: Error = new Error(), began?: (id: number) => void,
   ): Promise<Requests[K]['answer']> {
@@ -208,8 +219,8 @@ export class Client {
   }
 
   /**
-   * Uploads copies of arrays. Small ones are taken at once; of large ones, all but the beginning when the thread has
-   * time, and still before whatever is asked next is done.
+   * Uploads copies of arrays. Small arrays are copied immediately. The rest of a large one is copied when the
+   * thread has time, but before any later request is served.
    */
   upload(what: Omit<Requests['upload']['ask'], 'tensors'>, tensors: readonly { name: string; dtype: Dtype; data: Data }[], site: Error): Promise<null> {
     let id: number | undefined;
@@ -227,7 +238,7 @@ export class Client {
         const turned = pause();
         if (turned) await turned;
         if (!this.#waiting.has(of) || this.#over) return;
-        // Empty, if it was handed over meanwhile.
+        // The array is empty if it was transferred meanwhile.
         const data = array.length === lengths[tensor] ? array.slice(at, at + PIECE) : null;
         this.#port.postMessage({ kind: 'piece', of, tensor, at, data }, data ? [data.buffer] : []);
         if (!data) return;
@@ -235,7 +246,7 @@ export class Client {
     }
   }
 
-  /** A request need not be done any more: if it was not begun, it is answered with 'aborted'. */
+  /** Cancels a request: if it has not started, it is answered with 'aborted'. */
   cancel(id: number): void {
     if (this.#waiting.has(id) && !this.#over) this.#port.postMessage({ kind: 'cancel', of: id }, []);
   }
@@ -257,7 +268,7 @@ export class Client {
     else waiting.reject(rebuild(message.error, waiting.site));
   }
 
-  /** The device is gone: nothing that is pending can be done. */
+  /** Rejects all pending requests, since the device is lost. */
   #lose(error: GradloomError): void {
     if (this.#lost || this.#over) return;
     this.#lost = error;
@@ -278,8 +289,8 @@ export class Client {
   }
 
   /**
-   * Ends it: everything pending is rejected with 'aborted' at once; then the worker drops what it has, and
-   * ends.
+   * Ends the connection: all pending requests are rejected with 'aborted' immediately; then the worker drops
+   * everything and ends.
    */
   async close(patience = 2000): Promise<Counters | null> {
     if (this.#over) return null;

@@ -1,6 +1,6 @@
-// Results of steps and runs. In: what the worker sent. Out: `completed`, `aborted` or `failed`, and what was
-// captured. What always holds: a promise of a result never rejects for what happens while the program runs;
-// it says `failed` with the error.
+// Results of steps and runs. In: messages of the worker. Out: `completed`, `aborted` or `failed`, and
+// captured tensors. Always holds: a promise of a result never rejects because of an error while the program
+// runs; its result is `failed` with the error.
 
 import type { Data, Dtype } from './dtype.js';
 import { fail, GradloomError } from './errors.js';
@@ -8,7 +8,7 @@ import { keptName } from './log.js';
 import type { Sent } from './protocol.js';
 
 /**
- * What a training step gave. It was not applied where the gradients of a scaled loss overflowed (precision 'f16'):
+ * Result of a training step. `applied` is false if gradients of a scaled loss overflowed (precision 'f16'):
  * then only the scale changed.
  */
 export type StepResult =
@@ -16,10 +16,10 @@ export type StepResult =
   | { kind: 'aborted' }
   | { kind: 'failed'; error: GradloomError };
 
-/** What an unread step gave: it was queued. */
+/** Result of a step that is not read: it was queued. */
 export type QueuedResult = { kind: 'queued' } | { kind: 'aborted' } | { kind: 'failed'; error: GradloomError };
 
-/** The typed array that has the elements of a dtype. */
+/** The typed array class for elements of a dtype. */
 export type DtypeArray<D extends Dtype> =
   D extends 'i32' ? Int32Array
   : D extends 'u32' ? Uint32Array
@@ -30,7 +30,7 @@ export type DtypeArray<D extends Dtype> =
 /** The typed array of a forward function's result. */
 export type OutputArray<O extends Dtype> = DtypeArray<O>;
 
-/** What a forward run gave. `output` is the first result; `outputs` has all by name (or number). */
+/** Result of a forward run. `output` is the first result; `outputs` has all of them by name (or number). */
 export type RunResult<O extends Dtype = 'f32'> =
   | {
     kind: 'completed'; output: OutputArray<O>; outputs: Record<string, Data>; shape: readonly number[];
@@ -39,7 +39,7 @@ export type RunResult<O extends Dtype = 'f32'> =
   | { kind: 'aborted' }
   | { kind: 'failed'; error: GradloomError };
 
-/** Tensors that were captured, by name. */
+/** Captured tensors by name. */
 export class Captures {
   readonly #tensors: ReadonlyMap<string, Sent>;
 
@@ -54,27 +54,27 @@ export class Captures {
     throw fail('feed', `nothing was captured as '${name}'`, `there are: ${this.names().join(', ') || 'none'}`);
   }
 
-  /** Elements, row-major; of the typed array class of the tensor's dtype. */
+  /** Returns the elements, row-major, in the typed array class of the tensor's dtype. */
   get<T extends Data = Float32Array>(name: string): T {
     return this.#tensor(name).data as T;
   }
 
-  /** Extents. */
+  /** Returns the extents. */
   shape(name: string): readonly number[] {
     return this.#tensor(name).shape;
   }
 
-  /** Whether there is one of this name. */
+  /** Returns true if a tensor with this name was captured. */
   has(name: string): boolean {
     return this.#tensors.has(name);
   }
 
-  /** All names, in the order in which they were captured. */
+  /** Returns all names, in the order of capture. */
   names(): string[] {
     return [...this.#tensors.keys()];
   }
 
-  /** The parts of `[.., heads, rows, columns]`, one for each head (of each example, in order). */
+  /** Returns the parts of `[.., heads, rows, columns]`, one for each head of each example, in order. */
   perHead(name: string): Float32Array[] {
     const { shape, data } = this.#tensor(name);
     if (shape.length < 3) throw fail('feed', `'${name}' is [${shape.join(', ')}], which has no heads`);
@@ -83,14 +83,14 @@ export class Captures {
   }
 }
 
-/** An error as a result: what ended on purpose is 'aborted'. */
+/** Converts an error to a result: 'aborted' if it was intended, else 'failed'. */
 export function failed(thrown: unknown): { kind: 'aborted' } | { kind: 'failed'; error: GradloomError } {
   const error = thrown instanceof GradloomError ? thrown
     : fail('internal', thrown instanceof Error ? thrown.message : String(thrown));
   return error.kind === 'aborted' || error.kind === 'destroyed' ? { kind: 'aborted' } : { kind: 'failed', error };
 }
 
-/** The result of a training step. */
+/** Creates the result of a training step. */
 export function stepResult(outputs: readonly Sent[], captures: readonly string[]): StepResult {
   const first = (name: string) => outputs.find((output) => output.name === name)?.data[0] as number | undefined;
   const norm = first('gradient_norm');
@@ -100,7 +100,7 @@ export function stepResult(outputs: readonly Sent[], captures: readonly string[]
   };
 }
 
-/** The result of a forward run. */
+/** Creates the result of a forward run. */
 export function runResult<O extends Dtype>(outputs: readonly Sent[], results: readonly string[], captures: readonly string[]): RunResult<O> {
   const all = results.map((name, i) => [name, outputs.find((output) => output.name === `result.${i}`)] as const);
   const missing = all.findIndex(([, sent]) => sent === undefined);

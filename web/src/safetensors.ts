@@ -1,12 +1,12 @@
-// The safetensors format. In: a file's bytes, or tensors. Out: tensors, or a file's bytes. What always holds:
-// a file that is not what it says (cut off, overlapping, out of range, of wrong sizes) is an error that names
-// the tensor; nothing is read past the end; what is returned shares no memory with the file.
+// The safetensors format. In: a file's bytes, or tensors. Out: tensors, or a file's bytes. Always holds: an
+// inconsistent file (truncated, overlapping, out of range, with wrong sizes) is an error that names the
+// tensor; nothing is read past the end; results share no memory with the file.
 
 import { arrayOf, DTYPES, elements, isPlain, storedOf, widen, type Data, type Dtype, type Stored } from './dtype.js';
 import { fail, GradloomError } from './errors.js';
 import { turns } from './turn.js';
 
-/** What was in a file. */
+/** Contents of a file. */
 export interface SafetensorsData {
   /** Float tensors as f32, ready for `uploadParams`. */
   tensors: Record<string, Float32Array>;
@@ -14,18 +14,18 @@ export interface SafetensorsData {
   integers: Record<string, Int32Array>;
   /** Shapes of all tensors. */
   shapes: Record<string, number[]>;
-  /** Tensors of types that are not read, with their types. */
+  /** Types of the tensors that were skipped, by name. */
   skipped: Record<string, string>;
-  /** The file's own notes. */
+  /** The file's metadata. */
   metadata: Record<string, string>;
 }
 
-/** Bytes of an element. */
+/** Bytes per element. */
 const SIZES: Readonly<Record<string, number>> = {
   F64: 8, F32: 4, F16: 2, BF16: 2, I64: 8, I32: 4, I16: 2, I8: 1, U64: 8, U32: 4, U16: 2, U8: 1, BOOL: 1, F8_E4M3: 1, F8_E5M2: 1,
 };
 
-/** Longer headers are refused. */
+/** Maximum length of a header in bytes; longer ones are refused. */
 const MAX_HEADER = 100_000_000;
 
 function bad(message: string): GradloomError {
@@ -40,16 +40,19 @@ interface Entry {
   end: number;
 }
 
-/** A tensor of a file: its bytes are a copy. */
+/** A tensor of a file; its bytes are a copy. */
 export interface FileTensor {
   name: string;
-  /** As the format calls it. */
+  /** Name of the type in the format. */
   dtype: string;
   shape: number[];
   bytes: Uint8Array;
 }
 
-/** The entries of a file of so many bytes, where their bytes begin, and its notes; checked against each other. */
+/**
+ * Returns the entries of a file with `total` bytes, the start of their data, and the metadata, all checked
+ * for consistency.
+ */
 function layoutOf(start: Uint8Array, total: number): { entries: Entry[]; begin: number; metadata: Record<string, string> } {
   const begin = beginOf(start, total);
   const { entries, metadata } = header(start.subarray(8, begin));
@@ -70,7 +73,7 @@ function layoutOf(start: Uint8Array, total: number): { entries: Entry[]; begin: 
   return { entries, begin, metadata };
 }
 
-/** Where the elements of a file begin, behind its header. */
+/** Returns the start of a file's data, after the header. */
 function beginOf(start: Uint8Array, total: number): number {
   if (total < 8) throw bad(`${total} bytes are too few for a header`);
   const length = new DataView(start.buffer, start.byteOffset, 8).getBigUint64(0, true);
@@ -80,7 +83,7 @@ function beginOf(start: Uint8Array, total: number): number {
   return begin;
 }
 
-/** The tensors of a file in the order of its header, and its notes. */
+/** Returns the tensors of a file in the order of its header, and its metadata. */
 export function parseSafetensors(file: ArrayBuffer | Uint8Array): { entries: FileTensor[]; metadata: Record<string, string> } {
   const bytes = file instanceof Uint8Array ? file : new Uint8Array(file);
   const { entries, begin, metadata } = layoutOf(bytes, bytes.length);
@@ -88,7 +91,7 @@ export function parseSafetensors(file: ArrayBuffer | Uint8Array): { entries: Fil
   return { entries: parts, metadata };
 }
 
-/** Where a tensor goes; null of one that is skipped, and said to be. */
+/** Allocates the array for a tensor, or records it as skipped and returns null. */
 function roomFor(out: SafetensorsData, { name, dtype, shape }: Entry): Float32Array | Int32Array | null {
   out.shapes[name] = shape;
   if (dtype === 'I32') return out.integers[name] = new Int32Array(elements(shape));
@@ -98,8 +101,8 @@ function roomFor(out: SafetensorsData, { name, dtype, shape }: Entry): Float32Ar
 }
 
 /**
- * Reads a file. F16, BF16 and F64 become f32; integers but I32 are skipped, and said to be. The thread does nothing else
- * meanwhile: for large files there is `readSafetensors`.
+ * Reads a file. F16, BF16 and F64 become f32; integers other than I32 are listed in `skipped`. This blocks
+ * the thread; use `readSafetensors` for large files.
  */
 export function loadSafetensors(file: ArrayBuffer | Uint8Array): SafetensorsData {
   const bytes = file instanceof Uint8Array ? file : new Uint8Array(file);
@@ -112,14 +115,15 @@ export function loadSafetensors(file: ArrayBuffer | Uint8Array): SafetensorsData
   return out;
 }
 
-/** Elements that are converted between two looks at the clock. */
+/** Number of elements to convert between two checks of the clock. */
 const PIECE = 1 << 19;
-/** Bytes of a Blob that are read at a time. */
+/** Maximum number of bytes of a Blob to read at a time. */
 const READ = 1 << 24;
 
 /**
- * Reads a file as `loadSafetensors` does, and gives the page's thread back every few milliseconds. Of a Blob (a file that
- * the visitor chose, or `await response.blob()`), no more is in memory than what is read at the time.
+ * Reads a file as `loadSafetensors` does, but yields to the page every few milliseconds. A Blob (a file that
+ * the visitor chose, or `await response.blob()`) is read in parts, so that only one part at a time is in
+ * memory.
  */
 export async function readSafetensors(file: ArrayBuffer | Uint8Array | Blob | Response): Promise<SafetensorsData> {
   const source = typeof Response !== 'undefined' && file instanceof Response ? await file.blob() : file as ArrayBuffer | Uint8Array | Blob;
@@ -146,10 +150,10 @@ export async function readSafetensors(file: ArrayBuffer | Uint8Array | Blob | Re
   return out;
 }
 
-/** Puts the elements that bytes of a file are into an array, from a place on. */
+/** Converts a file's bytes to elements and copies them to an array, starting at an index. */
 function convert(dtype: string, bytes: Uint8Array, into: Float32Array | Int32Array, at: number): void {
   const size = SIZES[dtype]!;
-  // Words want to be aligned.
+  // Words must be aligned.
   const { buffer, byteOffset } = bytes.byteOffset % size === 0 ? bytes : bytes.slice();
   const count = bytes.length / size;
   if (dtype === 'F64') into.set(new Float64Array(buffer, byteOffset, count), at);
@@ -184,27 +188,25 @@ function header(bytes: Uint8Array): { entries: Entry[]; metadata: Record<string,
   return { entries, metadata };
 }
 
-/** Types of floats, as this library calls them. */
+/** Types of floats, by this library's names. */
 const FLOATS: Readonly<Record<string, Dtype>> = { F32: 'f32', F64: 'f32', BF16: 'bf16', F16: 'f16' };
 
 /**
- * Tensors that are saved: elements, with a shape where it is not one axis, and a dtype where the array does not say
- * it: floats in 16 bits, bytes as bools.
+ * Tensors to save: elements, with a shape unless there is one axis, and a dtype if the array class does not
+ * determine it, as for 16-bit floats and bools.
  */
 export type Saved = Readonly<Record<string, Data | { data: Data; shape: readonly number[]; dtype?: string }>>;
 
-/** The format's name of the type in which elements are stored. */
+/** Returns the type in which elements are stored. */
 function storedAs(name: string, data: Data, wanted: string | undefined): Dtype {
   const own = DTYPES.find((dtype) => arrayOf(dtype).name === data.constructor.name);
   if (own === undefined) throw bad(`'${name}' is a ${data.constructor.name}`);
-  // Sorts of numbers that the array's class leaves open.
+  // Types that share an array class with another.
   const narrow = (['f16', 'bf16', 'bool', 'u8'] as const).find((dtype) => dtype === wanted && arrayOf(dtype) === arrayOf(own));
   return narrow ?? (own === 'bool' ? 'u8' : own);
 }
 
-/**
- * Writes a file. Tensors lie in the order of their names, after a header that is a multiple of 8 bytes long.
- */
+/** Writes a file. Tensors are sorted by name, after a header whose length is a multiple of 8 bytes. */
 export function saveSafetensors(tensors: Saved, metadata?: Readonly<Record<string, string>>): ArrayBuffer {
   const head: Record<string, unknown> = metadata ? { __metadata__: metadata } : {};
   const parts: { data: Stored; at: number }[] = [];

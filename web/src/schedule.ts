@@ -1,7 +1,7 @@
-// Learning rates and optimizers. In: what the user wants, as plain values that can be posted. Out: the
-// numbers of the wasm interface. What always holds: the first step is step 1 of a schedule, as it is in
-// tensorgrad; one that is set later counts from the next step, unless it says its own `startStep`; an option that
-// is not known is an error.
+// Learning rates and optimizers. In: the user's choice, as plain values that can be posted. Out: the
+// arguments of the wasm interface. Always holds: the first step is step 1 of a schedule, as in tensorgrad; a
+// schedule that is set later starts at the next step, unless it has its own `startStep`; an unknown option is
+// an error.
 
 import { fail } from './errors.js';
 import { FLAGS, OPTIMIZERS, SCHEDULES, type OptimizerConfig } from './generated/training.js';
@@ -10,7 +10,7 @@ import type { Precision } from './wasm.js';
 
 export type { SgdConfig as SGDConfig } from './generated/training.js';
 
-/** A learning rate over time: a number, or one of the shapes that `lr` makes. */
+/** A learning rate over time: a number, or a schedule created by `lr`. */
 export type LR =
   | number
   | { readonly kind: 'linear'; readonly peak: number; readonly final: number; readonly steps: number; readonly startStep?: number }
@@ -24,41 +24,43 @@ export type LR =
 
 type Shape<K extends string> = Omit<Extract<LR, { kind: K }>, 'kind'>;
 
-/** Schedules of the learning rate. Of step s, counted from 1 behind `startStep` (0 if not given). */
+/**
+ * Schedules of the learning rate, as functions of step s, counted from 1 after `startStep` (0 by default).
+ */
 export const lr = {
-  /** Straight from `peak` (which would be at step 0) to `final` at step `steps`, then `final`. */
+  /** Linear from `peak` (at step 0, before the first) to `final` at step `steps`, then `final`. */
   linear: (shape: Shape<'linear'>): LR => ({ kind: 'linear', ...shape }),
-  /** Half a cosine from `peak` (which would be at step 0) to `final` at step `steps`, then `final`. */
+  /** Half a cosine from `peak` (at step 0, before the first) to `final` at step `steps`, then `final`. */
   cosineAnnealing: (shape: Shape<'cosineAnnealing'>): LR => ({ kind: 'cosineAnnealing', ...shape }),
-  /** Up to `peak` at step `steps`, then `after`, whose step 1 is the next. */
+  /** Linear from 0 to `peak` at step `steps`, then `after`, whose step 1 is the next one. */
   warmup: (shape: Shape<'warmup'>): LR => ({ kind: 'warmup', ...shape }),
   /** `peak * gamma ^ floor((s - 1) / every)`. */
   step: (shape: Shape<'staircase'>): LR => ({ kind: 'staircase', ...shape }),
-  /** The same as `step`. */
+  /** Alias of `step`. */
   staircase: (shape: Shape<'staircase'>): LR => ({ kind: 'staircase', ...shape }),
-  /** `peak`, times `gamma` from each milestone on: at the step of that number already. */
+  /** `peak`, multiplied by `gamma` at each milestone, beginning with the step of that number. */
   multiStep: (shape: Shape<'multiStep'>): LR => ({ kind: 'multiStep', ...shape }),
   /** `peak * gamma ^ (s - 1)`. */
   exponential: (shape: Shape<'exponential'>): LR => ({ kind: 'exponential', ...shape }),
-  /** `first` for `steps` steps, then `then`, whose step 1 is the next. */
+  /** `first` for `steps` steps, then `then`, whose step 1 is the next one. */
   chained: (shape: Shape<'chained'>): LR => ({ kind: 'chained', ...shape }),
-  /** `then`, again from its step 1 after `every` steps. */
+  /** `then`, restarted from its step 1 every `every` steps. */
   repeated: (shape: Shape<'repeated'>): LR => ({ kind: 'repeated', ...shape }),
 };
 
-/** Fields of each kind, beside `kind` and `startStep`. */
+/** Fields of each kind, besides `kind` and `startStep`. */
 const FIELDS: { readonly [K in Exclude<LR, number>['kind']]: readonly string[] } = {
   linear: ['peak', 'final', 'steps'], cosineAnnealing: ['peak', 'final', 'steps'], warmup: ['peak', 'steps', 'after'],
   staircase: ['peak', 'every', 'gamma'], multiStep: ['peak', 'milestones', 'gamma'], exponential: ['peak', 'gamma'],
   chained: ['first', 'steps', 'then'], repeated: ['every', 'then'],
 };
 
-/** Options of these names, whose values are looked at where they are taken. */
+/** Returns rules for options with these names, whose values are checked where they are used. */
 function named(names: readonly string[]): Rules {
   return Object.fromEntries(names.map((name) => [name, 'any']));
 }
 
-/** A schedule as numbers; the compiler counts its steps from 0. */
+/** Returns a schedule as numbers; the compiler counts its steps from 0. */
 export function scheduleNumbers(rate: LR, where = 'lr'): number[] {
   if (typeof rate === 'number') return [SCHEDULES.constant, rateOf(where, rate)];
   if (typeof rate !== 'object' || rate === null) throw fail('trace', `${where} is ${String(rate)}, not a number or a schedule`);
@@ -78,7 +80,7 @@ function shapeNumbers(rate: Exclude<LR, number>, where: string): number[] {
     case 'exponential': return [SCHEDULES.exponential, number('peak'), number('gamma')];
     case 'chained': return [SCHEDULES.chained, ...inner('first'), whole('steps'), ...inner('then')];
     case 'repeated': return [SCHEDULES.repeated, whole('every'), ...inner('then')];
-    // The compiler's are at `peak` at their step 0, which is none here.
+    // The compiler's schedules have the value `peak` at step 0, which is before the first step here.
     case 'linear': return [SCHEDULES.advanced, 1, SCHEDULES.linear, number('peak'), number('final'), whole('steps')];
     case 'cosineAnnealing': return [SCHEDULES.advanced, 1, SCHEDULES.cosine, number('peak'), number('final'), whole('steps')];
     case 'warmup': return [SCHEDULES.warmup, number('peak'), whole('steps'), ...inner('after')];
@@ -94,7 +96,7 @@ function shapeNumbers(rate: Exclude<LR, number>, where: string): number[] {
   }
 }
 
-/** A learning rate: one below 0 would climb. */
+/** Returns a learning rate, or throws if it is negative, which would be gradient ascent. */
 function rateOf(name: string, value: unknown): number {
   const rate = finite(name, value);
   if (rate < 0) throw fail('trace', `${name} is ${rate}, below 0`, 'a learning rate is 0 or more; to climb, negate the loss');
@@ -111,45 +113,51 @@ function count(name: string, value: unknown): number {
   throw fail('trace', `${name} is ${String(value)}, not a whole number`);
 }
 
-/** What all optimizers can vary. */
+/** Options of all optimizers. */
 export interface CommonConfig {
   /** The learning rate. */
   lr: LR;
-  /** Bounds the norm of all gradients together. */
+  /** Maximum norm of all gradients together. */
   clipGradNorm?: number;
-  /** Bounds each element of the gradients, with either sign; before their norm is bounded. */
+  /** Maximum absolute value of each element of the gradients, applied before `clipGradNorm`. */
   clipGradValue?: number;
-  /** Divides gradients by their own norms plus 1e-8, before they are bounded: all, or those of some names. */
+  /**
+   * Divides gradients by their own norms plus 1e-8, before they are clipped: all of them, or those with some
+   * names.
+   */
   normalizeGrads?: boolean | ((name: string) => boolean);
-  /** Decides by name which parameters decay, where the parameter does not say itself. */
+  /** Decides by name which parameters decay, unless the parameter has its own decision. */
   decayFilter?: (name: string) => boolean;
 }
 
 const COMMON: Rules = { lr: 'any', clipGradNorm: 'number', clipGradValue: 'number', normalizeGrads: 'any', decayFilter: 'function' };
 
-/** What a training program can vary beside its optimizer. */
+/** Options of a training program besides its optimizer. */
 export interface TrainingOptions {
-  /** Bounds the norm of all gradients together; also an option of the optimizer. */
+  /** Maximum norm of all gradients together; also an option of the optimizer. */
   clipGradNorm?: number;
-  /** Bytes that a step may need: what does not fit is computed again. */
+  /** Maximum memory of a step in bytes; values that do not fit are recomputed. */
   memoryBudget?: number;
-  /** Keeps running means of the parameters, of which so much stays at a step: states `optim.average.NAME`. */
+  /**
+   * Decay factor per step of running averages of the parameters, which are kept in the states
+   * `optim.average.NAME`.
+   */
   averageDecay?: number;
   /**
-   * Micro-batches of a step, one in memory at a time, whose gradients are averaged. Inputs are declared for one;
-   * a step takes as many times their first axis.
+   * Number of micro-batches in a step, whose gradients are averaged; one at a time is in memory. Inputs are
+   * declared for one micro-batch; in a step, their first axis is this many times as long.
    */
   accumulate?: number;
-  /** What the step computes in, and what is attached to it; 'f32' if not given. */
+  /** Precision of the step and of attached programs; 'f32' by default. */
   precision?: Precision;
   /**
-   * What is done if the loss does not depend on a parameter, which is not trained then: 'warn' (the default) says so
-   * on the console, 'allow' is silent, 'error' refuses to compile.
+   * Treatment of parameters that the loss does not depend on, which are not trained: 'warn' (the default)
+   * prints a warning to the console, 'allow' is silent, 'error' refuses to compile.
    */
   unused?: 'warn' | 'allow' | 'error';
 }
 
-/** Which of the parameters have their gradients normalised, by number. */
+/** Returns the indices of the parameters whose gradients are normalized. */
 function normalized(choice: CommonConfig['normalizeGrads'], names: readonly string[]): number[] {
   if (!['undefined', 'boolean', 'function'].includes(typeof choice)) {
     throw fail('trace', `optimizer.normalizeGrads is ${shownValue(choice)}, not true or false or a function of a name`);
@@ -161,7 +169,7 @@ function normalized(choice: CommonConfig['normalizeGrads'], names: readonly stri
   return chosen;
 }
 
-/** Fails if an optimizer is of no kind that there is, or an option is none of its own, or not what it may be. */
+/** Throws if an optimizer has an unknown kind or option, or an invalid value. */
 export function checkOptimizer(config: OptimizerConfig): void {
   const kinds = Object.keys(OPTIMIZERS);
   checkKind('optimizer', 'optimizer', config.kind, kinds);
@@ -172,13 +180,13 @@ export function checkOptimizer(config: OptimizerConfig): void {
 }
 
 /**
- * An optimizer as numbers: code, bounds, micro-batches, whether parameters may be unused, the parameters whose gradients are normalised, schedule,
- * then each setting that was given as its code and its number.
+ * Returns an optimizer as numbers: code, limits, micro-batches, whether parameters may be unused, the
+ * parameters with normalized gradients, schedule, then the code and number of each given setting.
  */
 export function optimizerNumbers(config: OptimizerConfig, extra: TrainingOptions, names: readonly string[]): number[] {
   checkOptimizer(config);
   const code = Object.keys(OPTIMIZERS).indexOf(config.kind);
-  // Without momentum there is no buffer for it, and nothing to look ahead along.
+  // Without momentum, there is no momentum buffer and no Nesterov lookahead.
   const given: Record<string, unknown> = { ...config };
   if (!given.momentum) delete given.momentum;
   if (given.nesterov && !given.momentum) throw fail('trace', 'optimizer.nesterov needs momentum above 0');

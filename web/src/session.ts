@@ -1,6 +1,6 @@
-// A session seen from the page: a model's parameters in a worker. In: a host, a declared model. Out: reading
-// and writing parameters. What always holds: names are the model's paths; what is uploaded is checked here,
-// and then all of it is written, or nothing.
+// A session on the page's side: a model's parameters in a worker. In: a host, a declared model. Out: reading
+// and writing parameters. Always holds: names are the model's paths; an upload is checked here, and then all
+// of it is written, or nothing.
 
 import { elements, isPlain, storedOf, typeOf, type Data, type Dtype, type Stored } from './dtype.js';
 import { fail } from './errors.js';
@@ -10,7 +10,7 @@ import { nearest } from './options.js';
 import type { Counters, Sent } from './protocol.js';
 import { partsOf, type TrainingState } from './state.js';
 
-/** A model that a worker has. */
+/** A model in a worker. */
 export interface Model {
   instance: object;
   params: readonly NamedParam[];
@@ -20,15 +20,15 @@ export interface Model {
   seed: number;
 }
 
-/** Values by name, or in the form of the model. */
+/** Values by name, or in the structure of the model. */
 export type ParamValues = { readonly [name: string]: Float32Array | ParamValues | readonly (Float32Array | ParamValues)[] };
 
-/** A random seed. */
+/** Returns a random seed. */
 export function randomSeed(): number {
   return Math.floor(Math.random() * 2 ** 32);
 }
 
-/** A tree of values with one name for each, as 'layers.0.W'. */
+/** Flattens a tree of values to names such as 'layers.0.W'. */
 export function flattened(values: ParamValues): Record<string, Float32Array> {
   const flat: Record<string, Float32Array> = {};
   const visit = (value: unknown, path: string): void => {
@@ -46,8 +46,8 @@ export function flattened(values: ParamValues): Record<string, Float32Array> {
 }
 
 /**
- * What is handed over, as it is stored: copies, so that the caller keeps its own, unless it gives away what needs
- * no rounding.
+ * Converts arrays to their stored form for a message. They are copied, unless the caller transfers them and
+ * they need no rounding.
  */
 export function handed(dtypes: readonly Dtype[], data: readonly Data[], given = false): { data: Stored[]; transfer: Transferable[] } {
   const all = data.map((array, i) => (given && isPlain(dtypes[i]!) ? array : storedOf(dtypes[i]!, array)));
@@ -75,7 +75,7 @@ export async function upload(host: Host, model: Model, values: ParamValues, part
     if (data.length !== count) {
       throw fail('store', `'${name}' has ${data.length} elements; [${param.shape.join(', ')}] has ${count}`);
     }
-    // The first name of a tied parameter says what it is.
+    // For a tied parameter, the value under its first name is used.
     if (target === name || !named.has(target)) named.set(target, data);
   }
   if (!partial) {
@@ -89,13 +89,13 @@ export async function upload(host: Host, model: Model, values: ParamValues, part
   await host.client.upload({ session: model.session, strict: !partial, finite: true }, tensors, site);
 }
 
-/** The parameters and the model's states, without what an optimizer keeps. */
+/** Downloads the parameters and the model's states, without the states of an optimizer. */
 export async function downloadOwn(host: Host, model: Model, site: Error): Promise<Sent[]> {
   const { tensors } = await host.client.ask('download', { session: model.session, states: true }, [], site);
   return tensors.filter(({ name }) => !name.startsWith(OPTIMIZER));
 }
 
-/** Overwrites the parameters and the model's states: all of them, or nothing. */
+/** Overwrites the parameters and the model's states: all of them, or none. */
 export async function uploadOwn(host: Host, model: Model, state: TrainingState, site: Error): Promise<void> {
   const { names, dtypes, data, types } = partsOf(state);
   const own = names.flatMap((name, i) => (name.startsWith(OPTIMIZER) ? [] : [i]));
@@ -108,16 +108,16 @@ export async function uploadOwn(host: Host, model: Model, state: TrainingState, 
   await host.client.upload({ session: model.session, strict: true, finite: false }, tensors, site);
 }
 
-/** The beginning of the names of an optimizer's states. */
+/** Prefix of the names of an optimizer's states. */
 const OPTIMIZER = 'optim.';
 
-/** The parameters, by first name. */
+/** Downloads the parameters, by first name. */
 export async function download(host: Host, model: Model, site: Error): Promise<Record<string, Float32Array>> {
   const { tensors } = await host.client.ask('download', { session: model.session, states: false }, [], site);
   return Object.fromEntries(tensors.map(({ name, data }) => [name, data as Float32Array]));
 }
 
-/** What is alive in the worker. */
+/** Returns the numbers of existing objects in the worker. */
 export function counters(host: Host): Promise<Counters> {
   return host.client.ask('counters', {});
 }

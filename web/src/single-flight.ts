@@ -1,11 +1,11 @@
-// `singleFlight`: the newest call wins. In: a function that gives a promise. Out: one of which at most one
-// call is under way and one waits. What always holds: every call settles: with its value, with 'aborted' if a
-// newer one took its place, or with the function's own error, also when the call before it failed.
+// `singleFlight`: only the newest call matters. In: a function that returns a promise. Out: a function with
+// at most one call running and one waiting. Always holds: every call settles: with its value, with 'aborted'
+// if a newer call replaced it, or with the function's own error, even if the previous call failed.
 
-/** What a wrapped call gives. */
+/** Result of a wrapped call. */
 export type SingleFlightResult<R> = { kind: 'completed'; value: R } | { kind: 'aborted' };
 
-/** Wraps a function so that calls that come while one is under way are reduced to the newest. */
+/** Wraps a function so that, of the calls made while one is running, only the newest runs. */
 export function singleFlight<A extends unknown[], R>(f: (...args: A) => Promise<R>): (...args: A) => Promise<SingleFlightResult<R>> {
   let active = false;
   let waiting: { args: A; settle: (result: SingleFlightResult<R> | Promise<SingleFlightResult<R>>) => void } | null = null;
