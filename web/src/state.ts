@@ -1,6 +1,7 @@
-// Checkpoints of a training. In: what a worker keeps, or a safetensors file. Out: tensors with metadata that
-// `saveSafetensors` writes, and the same again. What always holds: what is needed to go on with the same bits is in
-// it, as tensors or as texts of the metadata; a file that lacks some of it is an error that says what.
+// Checkpoints of a training. In: the state of a worker, or a safetensors file. Out: tensors with metadata
+// that `saveSafetensors` writes, and the reverse. Always holds: a checkpoint contains everything needed to
+// continue with identical bits, as tensors or as strings in the metadata; a file that lacks some of it is an
+// error that names the missing part.
 
 import { dataOf, isPlain, typeOf, type Data, type Dtype } from './dtype.js';
 import { fail } from './errors.js';
@@ -10,21 +11,21 @@ import { scheduleNumbers, type LR } from './schedule.js';
 
 /** A tensor with its type. */
 export interface StateTensor {
-  /** Elements; those of f16 and bf16 as f32, which has all of them. */
+  /** Elements; those of f16 and bf16 are f32, which represents them exactly. */
   data: Data;
   shape: readonly number[];
   dtype: Dtype;
 }
 
 /**
- * All that a training goes on from: `saveSafetensors(state.tensors, state.metadata)` makes a file of it, which
- * `uploadState` takes. `tensors` has the parameters by name, the model's states, and what the optimizer keeps, under
- * `optim.`; of it, `optim.applied_step` counts the steps that took effect. `metadata` has
- * - `gradloom.state`: the version of this form, 1;
- * - `gradloom.attempted_steps`: steps that were tried, which the schedule and random ops follow;
- * - `gradloom.applied_steps`: steps that took effect, as in `optim.applied_step`;
+ * The complete state of a training: `saveSafetensors(state.tensors, state.metadata)` writes a file of it,
+ * which `uploadState` accepts. `tensors` has the parameters by name, the model's states, and the optimizer's
+ * states under `optim.`, among them the number of applied steps, `optim.applied_step`. `metadata` has
+ * - `gradloom.state`: the version of this format, 1;
+ * - `gradloom.attempted_steps`: the number of attempted steps, which determines the schedule and random ops;
+ * - `gradloom.applied_steps`: the number of steps that took effect, as in `optim.applied_step`;
  * - `gradloom.seed`: the seed of random ops;
- * - `gradloom.lr`: the schedule as JSON, if `setLR` gave another than the optimizer's, with its `startStep`.
+ * - `gradloom.lr`: the schedule as JSON with its `startStep`, if `setLR` replaced the optimizer's.
  */
 export interface TrainingState {
   tensors: Record<string, StateTensor>;
@@ -36,7 +37,7 @@ const KEYS = {
 } as const;
 const APPLIED = 'optim.applied_step';
 
-/** What a worker sent, as a state. */
+/** Creates a state from the worker's tensors. */
 export function stateOf(sent: readonly Sent[], attempted: number, seed: number, rate: LR | null): TrainingState {
   const applied = sent.find(({ name }) => name === APPLIED)?.data[0];
   return {
@@ -48,7 +49,7 @@ export function stateOf(sent: readonly Sent[], attempted: number, seed: number, 
   };
 }
 
-/** The state of a model that is not trained: parameters, states and the seed. */
+/** Creates the state of a model that is not trained: parameters, states and the seed. */
 export function modelState(sent: readonly Sent[], seed: number): TrainingState {
   return {
     tensors: Object.fromEntries(sent.map(({ name, data, shape, dtype }) => [name, { data, shape, dtype }])),
@@ -56,7 +57,7 @@ export function modelState(sent: readonly Sent[], seed: number): TrainingState {
   };
 }
 
-/** A state of a file's bytes, or as it is. */
+/** Returns a state, read from a file's bytes if necessary. */
 export function stateFrom(given: TrainingState | ArrayBuffer | Uint8Array): TrainingState {
   const isFile = given instanceof Uint8Array || Object.prototype.toString.call(given) === '[object ArrayBuffer]';
   if (!isFile) return given as TrainingState;
@@ -70,7 +71,7 @@ export function stateFrom(given: TrainingState | ArrayBuffer | Uint8Array): Trai
   return { tensors, metadata: { ...metadata, ...nativeNotes(metadata) } };
 }
 
-/** The notes in a file of the native library, which has them in one text, with a checksum. */
+/** Returns the metadata of a file of the native library, which stores it as one string with a checksum. */
 function nativeNotes({ gradloom: text }: Readonly<Record<string, string>>): Record<string, string> {
   if (text === undefined) return {};
   let notes: unknown;
@@ -95,7 +96,7 @@ function nativeNotes({ gradloom: text }: Readonly<Record<string, string>>): Reco
 
 const FILE_TYPES = ['F32', 'I32', 'U32', 'BOOL', 'F16', 'BF16', 'U8', 'I64'];
 
-/** Where a state goes on, and the schedule that was set. */
+/** Returns the position from which a state continues, and the schedule set by the user. */
 export function positionOf({ tensors, metadata }: TrainingState, seed: number): Position & { rate: LR | null } {
   const whole = (key: string) => {
     const text = metadata?.[key];
@@ -121,7 +122,7 @@ export function positionOf({ tensors, metadata }: TrainingState, seed: number): 
   if (metadata[KEYS.lr] !== undefined) {
     try {
       rate = JSON.parse(metadata[KEYS.lr]!) as LR;
-      // The native library has schedules that this has not: there, and here, it is set again.
+      // The native library has schedules that do not exist here; the user must set them again.
       if (rate as unknown === 'scheduled') rate = null;
     } catch {
       throw fail('store', `the state's '${KEYS.lr}' is no JSON`);
@@ -130,7 +131,7 @@ export function positionOf({ tensors, metadata }: TrainingState, seed: number): 
   return { attempted, rate, schedule: rate === null ? null : scheduleNumbers(rate, KEYS.lr) };
 }
 
-/** Dtypes and elements of a state in order, checked. */
+/** Returns the checked names, dtypes, elements and types of a state, in order. */
 export function partsOf({ tensors }: TrainingState): { names: string[]; dtypes: Dtype[]; data: Data[]; types: string[] } {
   const all = Object.entries(tensors ?? {});
   for (const [name, { data, shape, dtype }] of all) {

@@ -1,6 +1,6 @@
-// `Tensor`: a handle of a value in a trace. In: a trace and an id. Out: methods, one for each op of the
-// generated table, that trace an op and give its result. What always holds: a tensor has no elements; it is
-// usable only in the trace that made it.
+// `Tensor`: a handle for a value in a trace. In: a trace and an id. Out: methods, one for each op of the
+// generated table, that trace an op and return its result. Always holds: a tensor has no elements; it can be
+// used only in the trace that created it.
 
 import type { Dtype } from './dtype.js';
 import { fail, knowMethods } from './errors.js';
@@ -11,7 +11,7 @@ import { currentTrace, type OpEntry, type Trace } from './trace.js';
 /** The type of the elements of a tensor. */
 export type DType = Dtype;
 
-/** What stands beside a tensor: another, or a number that takes its dtype. */
+/** An operand of a tensor: another tensor, or a number, which takes its dtype. */
 export type Operand = Tensor | number;
 
 type OpName = keyof typeof OPS;
@@ -19,8 +19,8 @@ type OpName = keyof typeof OPS;
 const CODES = new Map(Object.keys(OPS).map((name, i) => [name, FIRST_CODE + i]));
 
 /**
- * Traces the op of this name: its tensor first if it is a method. A number in its place takes the dtype of
- * the next one.
+ * Traces the op with this name; for a method, the first argument is its tensor. A number in place of a tensor
+ * takes the dtype of the next tensor.
  */
 export function call(name: OpName, ...args: unknown[]): Tensor {
   const op: OpEntry = OPS[name];
@@ -30,18 +30,18 @@ export function call(name: OpName, ...args: unknown[]): Tensor {
   return currentTrace(name).op(name, CODES.get(name)!, op, left, rest);
 }
 
-/** Where in the user's code a tensor comes from. */
+/** The location in the user's code that created a tensor. */
 export interface CallSite {
-  /** The op. */
+  /** Name of the op. */
   readonly opName: string;
-  /** The place, as a line of a stack. */
+  /** The location, as a line of a stack. */
   readonly stack: string;
   readonly file: string;
   readonly line: number;
   readonly column: number;
 }
 
-/** What is known of a tensor of a finished graph. */
+/** The known properties of a tensor of a finished graph. */
 export interface Known {
   dtype: Dtype;
   shape: readonly number[];
@@ -49,7 +49,7 @@ export interface Known {
   site: CallSite | null;
 }
 
-/** A value in a trace: it has a shape and a dtype, and elements only when the compiled program runs. */
+/** A value in a trace. It has a shape and a dtype, and elements only when the compiled program runs. */
 export class Tensor {
   readonly #trace: Trace | null;
   readonly #id: number;
@@ -64,17 +64,17 @@ export class Tensor {
     if (known) this.#type = known;
   }
 
-  /** The number of the tensor in its trace or graph; -1 of a parameter or state, which is in many. */
+  /** Id of the tensor in its trace or graph; -1 for a parameter or state, which can be in several. */
   get id(): number {
     return this.#id;
   }
 
-  /** Of a tensor of a finished graph (`trace(..)`): the place of its op in `graph.ops`. */
+  /** Index in `graph.ops` of the op that created a tensor of a finished graph (`trace(..)`), else null. */
   get source(): number | null {
     return this.#known?.source ?? null;
   }
 
-  /** Of a tensor of a finished graph: where the user asked for it. */
+  /** Location of the user's call that created a tensor of a finished graph, else null. */
   get site(): CallSite | null {
     return this.#known?.site ?? null;
   }
@@ -99,17 +99,17 @@ export class Tensor {
     return this.shape.reduce((a, b) => a * b, 1);
   }
 
-  /** The same tensor, read back under this name whenever the program runs. */
+  /** Marks the tensor to be read back under this name whenever the program runs, and returns it. */
   capture(name: string): Tensor {
     return currentTrace('capture').capture(this, name);
   }
 
-  /** @internal The id in this trace, if the tensor is one of it. */
+  /** @internal Returns the id in this trace, or undefined if the tensor belongs to another. */
   idIn(trace: Trace): number | undefined {
     return this.#trace === trace ? this.#id : undefined;
   }
 
-  /** @internal Dtype and shape. */
+  /** @internal Returns the dtype and shape. */
   type(): { dtype: Dtype; shape: readonly number[] } {
     if (!this.#type) {
       const trace = currentTrace('shape');
@@ -118,14 +118,14 @@ export class Tensor {
     return this.#type;
   }
 
-  /** @internal No number, text or truth: it has no elements while a function is traced. */
+  /** @internal Throws if the tensor is used as a number: it has no elements while a function is traced. */
   [Symbol.toPrimitive](hint: string): string {
     if (hint === 'string') return this.toString();
     throw fail('trace', `${this.toString()} is used as a number`,
       'a tensor has no elements while the function is traced: compute with its methods, as x.add(1), x.greater(0), cond.select(a, b)');
   }
 
-  /** As `Tensor f32[2, 3]`. */
+  /** Formats the tensor as `Tensor f32[2, 3]`. */
   toString(): string {
     return this.#type ? `Tensor ${this.#type.dtype}[${this.#type.shape.join(', ')}]` : 'Tensor';
   }

@@ -1,33 +1,45 @@
-// Threads of the CPU's module. In: on the page, workers; in each, the module and a memory that they share. Out: the
-// imports through which Rust's threads start (WASI's, of which nothing else is there: no files, no environment); on the
-// page, one port for all of the workers. What always holds: a thread is handed over in memory, as a worker that computes
-// hears no messages, and may begin late: programs wait for none of them; a trap in any of them is one of all.
+// Threads of the CPU's module. In: on the page, workers; in each worker, the module and a shared memory. Out:
+// the imports through which Rust starts threads (of WASI only these are provided: no files, no environment);
+// on the page, one port for all workers. Always holds: work is passed to a thread in shared memory, since a
+// busy worker receives no messages, and it may start late, so programs wait for no thread; a trap in any
+// thread ends all of them.
 
 import { fail } from './errors.js';
 import type { Port } from './protocol.js';
 
-/** Pages of memory to begin with, and at most: those that the module is linked for (wasm.mjs). */
+/** Initial and maximum number of memory pages, the same as in the module's linker options (wasm.mjs). */
 const PAGES = { initial: 256, maximum: 65536 };
-/** Threads at most: more of them gain little on what a page computes, and its visitor has other things to do. */
+/**
+ * Maximum number of threads: more would gain little on what a page computes, and the visitor needs cores too.
+ */
 const MOST = 8;
 
-/** Milliseconds after the first step was asked for until other threads are started, which would take time from it. */
+/**
+ * Delay in milliseconds from the first step to starting the other threads, which would otherwise slow that
+ * step.
+ */
 const LATER = 50;
 
-/** The place of whether the first instance is there; then two places for each other thread: what it does, and what it is to run. */
+/**
+ * Index of the flag that the first instance exists; after it, two words for each other thread: its state and
+ * its argument.
+ */
 const BEGUN = 0;
 const [STATE, ARGUMENT, PLACES] = [1, 2, 2];
-/** What a thread does: its worker has not started; it waits; it runs, or will once the worker has started; there will be none. */
+/**
+ * States of a thread: worker not started; waiting; running, or pending until its worker starts; not
+ * available.
+ */
 const [NEW, IDLE, RUNS, NONE] = [0, 1, 2, 3];
 
-/** What threads have in common. */
+/** State shared by the threads. */
 export interface Crew {
   memory: WebAssembly.Memory;
-  /** Numbers by which they know of each other. */
+  /** Words through which threads communicate. */
   places: Int32Array<SharedArrayBuffer>;
 }
 
-/** What makes a worker a thread. */
+/** The message that makes a worker a thread. */
 export interface ThreadMessage {
   kind: 'thread';
   module: WebAssembly.Module;
@@ -35,15 +47,18 @@ export interface ThreadMessage {
   number: number;
 }
 
-/** Whether a module's memory is shared, and given to it. */
+/** Returns true if a module imports its memory, which is then shared. */
 export function isThreaded(module: WebAssembly.Module): boolean {
   return WebAssembly.Module.imports(module).some(({ kind }) => kind === 'memory');
 }
 
-/** Whether there is such a memory, once that is known: where addresses are scarce, there is none. */
+/**
+ * True if a shared memory can be allocated; undefined until tested. Systems with little address space have
+ * none.
+ */
 let isShareable: boolean | undefined;
 
-/** Threads that this page may have: 1 unless it is cross-origin isolated. */
+/** Returns the number of threads that this page may use: 1 unless it is cross-origin isolated. */
 export function threadsHere(): number {
   if (!globalThis.crossOriginIsolated || typeof Worker === 'undefined') return 1;
   try {
@@ -54,37 +69,37 @@ export function threadsHere(): number {
   return isShareable ? Math.min(navigator.hardwareConcurrency || 1, MOST) : 1;
 }
 
-/** A memory for the threaded module. */
+/** Allocates a memory for the threaded module. */
 function sharedMemory(): WebAssembly.Memory {
   return new WebAssembly.Memory({ ...PAGES, shared: true });
 }
 
-/** What so many threads have in common. */
+/** Creates the shared state of this many threads. */
 export function crewOf(threads: number): Crew {
   return { memory: sharedMemory(), places: new Int32Array(new SharedArrayBuffer(4 + 4 * PLACES * (threads - 1))) };
 }
 
-/** Says that the first instance is there. */
+/** Signals that the first instance exists. */
 export function begin({ places }: Crew): void {
   Atomics.store(places, BEGUN, 1);
   Atomics.notify(places, BEGUN);
 }
 
 /**
- * Waits for the first instance. Of those over a memory, the one that is made first has what the linker sets aside for the
- * main thread, so that must be the one that the script calls.
+ * Waits for the first instance. The instance created first on a memory gets the region that the linker
+ * reserves for the main thread, so it must be the one that the script calls.
  */
 export function awaitFirst({ places }: Crew): void {
   Atomics.wait(places, BEGUN, 0);
 }
 
-/** Workers as one: the first is spoken to, and the others compute with it. */
+/** Several workers as one: the first receives all messages, and the others compute with it. */
 export class Team implements Port {
   readonly #start: () => Port;
   readonly #first: Port;
   #others: Port[] = [];
   #later: ReturnType<typeof setTimeout> | undefined;
-  /** The module, once it is known. */
+  /** The module, once it is loaded. */
   module: WebAssembly.Module | undefined;
   readonly crew: Crew;
   onmessage: Port['onmessage'] = null;
@@ -100,7 +115,7 @@ export class Team implements Port {
     this.crew = crewOf(threads);
   }
 
-  /** Starts the other workers as threads. Those that cannot be started are left out. */
+  /** Starts the other workers as threads, except those that fail to start. */
   #enlist(module: WebAssembly.Module): void {
     this.#others = Array.from({ length: (this.crew.places.length - STATE) / PLACES }, this.#start);
     this.#others.forEach((port, number) => {
@@ -125,14 +140,14 @@ export class Team implements Port {
   }
 }
 
-/** Threads of a crew, with the one that asks. */
+/** Returns the number of threads of a crew, including the calling one. */
 export function threadsOf({ places }: Crew): number {
   let count = 1;
   for (let at = 0; at + STATE < places.length; at += PLACES) count += Number(Atomics.load(places, at + STATE) !== NONE);
   return count;
 }
 
-/** Runs what this thread is given, again and again; `began` is called before. */
+/** Runs the jobs of this thread forever; `began` is called first. */
 export function serveThread({ places }: Crew, number: number, run: (thread: number, argument: number) => void, began: () => void): never {
   const at = PLACES * number;
   began();
@@ -148,7 +163,10 @@ export function serveThread({ places }: Crew, number: number, run: (thread: numb
 const NOT_THERE = 8; // badf
 const NO_MORE = -6; // again
 
-/** Imports of a threaded module: its memory, and what Rust's standard library asks of a system. */
+/**
+ * Returns the imports of a threaded module: its memory, and the functions that Rust's standard library
+ * requires of a system.
+ */
 export function system({ memory, places }: Crew): Record<string, WebAssembly.ModuleImports> {
   const view = () => new DataView(memory.buffer);
   const wasi: Record<string, (...args: never[]) => number> = {
@@ -159,7 +177,7 @@ export function system({ memory, places }: Crew): Record<string, WebAssembly.Mod
     },
     environ_get: () => 0,
     clock_time_get: (_: number, _precision: bigint, at: number) => {
-      // The same for all threads, which began at different times.
+      // This clock is the same for all threads, which have different time origins.
       view().setBigUint64(at, BigInt(Math.round((performance.timeOrigin + performance.now()) * 1e6)), true);
       return 0;
     },

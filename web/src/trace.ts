@@ -1,6 +1,6 @@
-// A trace in the making. In: the user's function, the model's parameters, the declared inputs. Out: tensors,
-// as the ids of the tracing instance. What always holds: at most one trace is open, and it is closed or
-// abandoned when the user's function is done; every op carries the user's line.
+// An open trace. In: the user's function, the model's parameters, the declared inputs. Out: tensors, as ids
+// of the tracing instance. Always holds: at most one trace is open, and it is closed or abandoned when the
+// user's function returns; every op has the user's line.
 
 import { DTYPES, dtypeCode, elements, type Dtype } from './dtype.js';
 import { errorOf, errorValue, fail, GradloomError, type Origin } from './errors.js';
@@ -10,42 +10,40 @@ import { checkOptions, type Rule } from './options.js';
 import { here } from './origin.js';
 import { Tensor } from './tensor.js';
 
-/** A parameter of an op: its name, its kind (or that of its options), and what it is where it is left out, if
- * that may be. */
+/**
+ * A parameter of an op: its name, its kind (or that of its options), and its default value if it is optional.
+ */
 export type Param = readonly [name: string, kind: string, value?: unknown];
 
-/**
- * An op of the generated table: whether it is a method of its first tensor, which is not among the
- * parameters, and these.
- */
+/** An op of the generated table: whether it is a method of its first tensor, and its other parameters. */
 export type OpEntry = readonly [method: 0 | 1, ...params: Param[]];
 
 const RECEIVER: Param = ['the tensor', 'tensor'];
 
 let current: Trace | null = null;
 
-/** The open trace, or an error that says that there is none. */
+/** Returns the open trace, or throws if there is none. */
 export function currentTrace(what: string): Trace {
   if (current) return current;
   throw fail('trace', `\`${what}\` outside of a trace`,
     'tensors exist while a loss or forward function runs inside compile(), attach() or trace(); there are no values before');
 }
 
-/** One open trace over a declared model. */
+/** An open trace of a declared model. */
 export class Trace {
   readonly #log: Log;
   /** Ids of the model's parameters. */
   readonly #params: ReadonlyMap<Tensor, number>;
-  /** Parameters and states that were used, as tensors; those that were first used in a block are not outside of it. */
+  /** Used parameters and states, as tensors. Those first used in a block are not available outside of it. */
   #used = new Map<Tensor, number>();
-  /** What was thrown in a block: the trace comes to nothing. */
+  /** Exception thrown in a block, which invalidates the trace. */
   #broken: unknown;
   #origin: Origin | null = null;
-  /** Whether a training loss is traced. */
+  /** True if a training loss is traced. */
   readonly training: boolean;
-  /** True if the model's states stay as they are, whatever the function sets them to. */
+  /** True to ignore new values of the model's states. */
   readonly keepsStates: boolean;
-  /** Names that were captured, in order. */
+  /** Captured names, in order. */
   readonly captures: string[] = [];
 
   constructor(log: Log, params: ReadonlyMap<Tensor, number>, training: boolean, keepsStates = false) {
@@ -61,7 +59,7 @@ export class Trace {
     current = this;
   }
 
-  /** Closes the trace with these results; gives its id. */
+  /** Closes the trace with these results and returns its id. */
   close(results: readonly Tensor[]): number {
     if (this.#broken !== undefined) throw this.#broken;
     const ids = results.map((tensor) => this.id(tensor, 'the result'));
@@ -70,23 +68,23 @@ export class Trace {
     return trace;
   }
 
-  /** Ends the trace if it is still open. */
+  /** Abandons the trace if it is still open. */
   end(): void {
     if (current !== this) return;
     current = null;
     try {
       this.#log.command(COMMAND.abandon, []);
     } catch {
-      // The next log begins with a forgotten instance anyhow.
+      // The next log resets the instance anyway.
     }
   }
 
-  /** A declared input. */
+  /** Declares an input. */
   input(name: string, dtype: Dtype, shape: readonly number[]): Tensor {
     return this.#tensor(this.#command(COMMAND.input, [this.#log.text(name), dtypeCode(dtype), ...shape]));
   }
 
-  /** Values that are part of the program. */
+  /** Adds values that are part of the program. */
   constant(values: Float32Array, dtype: Dtype, shape: readonly number[]): Tensor {
     return this.#tensor(this.#command(COMMAND.constant, [this.#log.blob(values), dtypeCode(dtype), ...shape]));
   }
@@ -101,7 +99,7 @@ export class Trace {
     return this.#tensor(id);
   }
 
-  /** A tensor's id in this trace. */
+  /** Returns the id of a tensor in this trace. */
   id(tensor: Tensor, what: string): number {
     if (!(tensor instanceof Tensor)) {
       throw this.#explained(fail('trace', `\`${what}\` of ${describeValue(tensor)}: a tensor was expected`));
@@ -112,7 +110,7 @@ export class Trace {
       'a tensor lives while the function that made it is traced; keep numbers, not tensors, outside of it'));
   }
 
-  /** A parameter or a state as a tensor of this trace. */
+  /** Returns the id of a parameter or state as a tensor of this trace. */
   use(leaf: Tensor, described: string, command: number = COMMAND.use): number {
     let id = this.#used.get(leaf);
     if (id === undefined) {
@@ -122,7 +120,7 @@ export class Trace {
     return id;
   }
 
-  /** The number of a parameter or state in the model. */
+  /** Returns the index of a parameter or state in the model. */
   index(leaf: Tensor, described: string): number {
     const index = this.#params.get(leaf);
     if (index !== undefined) return index;
@@ -130,13 +128,13 @@ export class Trace {
       'it must be reachable through the fields of the model given to compile()');
   }
 
-  /** A command that gives several tensors, or none. */
+  /** Executes a command with several result tensors, or none. */
   several(code: number, args: readonly number[], count: number): Tensor[] {
     const first = this.#command(code, args);
     return Array.from({ length: count }, (_, i) => this.#tensor(first + i));
   }
 
-  /** What the user's function does inside of a block that was begun, and what ends the block. */
+  /** Runs the user's function inside of an open block, then the function that ends the block. */
   block<T, R>(name: string, inside: () => T, end: (made: T) => R): R {
     const before = this.#used;
     this.#used = new Map(before);
@@ -152,17 +150,17 @@ export class Trace {
     }
   }
 
-  /** An error of the user's line. */
+  /** Creates an error with the user's location. */
   wrong(message: string, ...help: string[]): GradloomError {
     return this.#explained(fail('trace', message, ...help));
   }
 
-  /** What a tensor is. */
+  /** Returns the type of a tensor. */
   describe(id: number): { dtype: Dtype; shape: number[] } {
     return this.#log.describe(id);
   }
 
-  /** One op of the table; `receiver` is the tensor whose method it is. */
+  /** Traces an op of the table; `receiver` is the tensor if it is a method. */
   op(name: string, code: number, [method, ...params]: OpEntry, receiver: unknown, args: readonly unknown[]): Tensor {
     const needed = params.filter(([, , value]) => value === undefined).length;
     if (args.length > params.length || args.length < needed) {
@@ -175,7 +173,7 @@ export class Trace {
     return this.#tensor(this.#command(code, numbers, name));
   }
 
-  /** Fields that are left out are NaN, no tensor, or no list. */
+  /** Encodes options; omitted fields are NaN, -1 for tensors, or empty lists. */
   #encodeOptions(op: string, kind: string, given: unknown, out: number[]): void {
     const options = given as Record<string, unknown>;
     const fields = OPTIONS[kind]!;
@@ -248,8 +246,10 @@ export class Trace {
     return new Tensor(this, id);
   }
 
-  /** Executes a command with the user's place; an error gets it too. */
-  /** Does a command; an error names the op that the user called, of which the module knows the parts. */
+  /**
+   * Executes a command with the user's location. Errors have the location too, and name the op that the user
+   * called rather than its parts.
+   */
   #command(code: number, args: readonly number[], op?: string): number {
     if (current !== this) throw fail('trace', 'this trace is over');
     const origin = here();
@@ -270,9 +270,9 @@ export class Trace {
     }
   }
 
-  /** An error with the user's place. */
+  /** Adds the user's location to an error. */
   #explained(error: GradloomError): GradloomError {
-    // Without a place of ours the module names its own source, which does not help.
+    // Without a location, the module names its own Rust source, which does not help.
     const known = error.origin !== null && !error.origin.file.endsWith('.rs');
     return known ? error : errorOf({ ...errorValue(error), origin: here(), rendered: '' });
   }

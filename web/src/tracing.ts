@@ -1,6 +1,6 @@
 // Tracing a user's function. In: a model, declared inputs, the function. Out: a log that another instance can
-// replay, and what it declares. What always holds: when the function throws, the trace is gone and the error
-// is the user's own, or ours with the user's line.
+// replay, and its declarations. Always holds: if the function throws, the trace is abandoned, and the error
+// is the user's own, or one of this package with the user's line.
 
 import type { Dtype } from './dtype.js';
 import { errorOf, errorValue, fail, GradloomError } from './errors.js';
@@ -12,40 +12,40 @@ import { Tensor } from './tensor.js';
 import { Trace } from './trace.js';
 import type { Core } from './wasm.js';
 
-/** A result of a forward function. */
+/** Results of a forward function. */
 export type Results = Tensor | readonly Tensor[] | Readonly<Record<string, Tensor>>;
 
 /** A traced function. */
 export interface Traced {
   log: LogValue;
-  /** The trace's id on the instance that traced. */
+  /** Id of the trace on the tracing instance. */
   trace: number;
   params: NamedParam[];
   /** Other names of parameters: [other, first]. */
   aliases: [string, string][];
   captures: string[];
-  /** Names of results in order: '' for a lone one. */
+  /** Names of the results in order; '' for a single one. */
   results: string[];
   /** Dtype and shape of the first result. */
   first: { dtype: Dtype; shape: readonly number[] };
 }
 
-/** What is traced. */
+/** A function to trace. */
 export interface TraceSpec<M extends object, D extends InputDecls> {
   model: M;
   inputs: readonly Resolved[];
   run: (model: M, inputs: InputTensors<D>) => Results;
   training: boolean;
-  /** Whether a training function may give several tensors. */
+  /** True if a training function may return several tensors. */
   several?: boolean;
   decayFilter?: ((name: string) => boolean) | undefined;
-  /** Leaves initial values out: a session has the parameters already. */
+  /** True to omit initial values, if a session already has the parameters. */
   withoutValues?: boolean;
-  /** Leaves out what the function sets the model's states to. */
+  /** True to ignore new values of the model's states. */
   keepsStates?: boolean;
 }
 
-/** Traces; synchronous, as the user's function is. */
+/** Traces a function; synchronous, like the user's function. */
 export function traceFunction<M extends object, D extends InputDecls>(core: Core, spec: TraceSpec<M, D>): Traced {
   const log = new Log(core);
   const { ids, params, aliases } = declare(log, spec.model, {
@@ -67,7 +67,7 @@ export function traceFunction<M extends object, D extends InputDecls>(core: Core
   }
 }
 
-/** Only a model, for a session that has no program yet. */
+/** Declares only a model, for a session without a program. */
 export function declareModel(core: Core, model: object): Omit<Traced, 'trace' | 'captures' | 'results' | 'first'> {
   const log = new Log(core);
   const { params, aliases } = declare(log, model);
@@ -93,7 +93,7 @@ function results(given: Results, training: boolean, several: boolean): { names: 
 
 const isShown = new WeakSet<GradloomError>();
 
-/** Adds the user's source line to errors of a promise, where there is one. */
+/** Adds the user's source line to the errors of a promise, if available. */
 export async function shown<R>(work: () => Promise<R>): Promise<R> {
   try {
     return await work();
@@ -111,7 +111,7 @@ export async function shown<R>(work: () => Promise<R>): Promise<R> {
   }
 }
 
-/** A stack without its message. */
+/** Returns a stack without its message. */
 function frames(stack: string): string {
   const lines = stack.split('\n');
   const first = lines.findIndex((line) => /^\s*at |@/.test(line));

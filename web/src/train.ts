@@ -1,7 +1,7 @@
 // A training program. In: a model and its loss, compiled in a worker. Out: steps, attached forward functions,
-// parameters in and out. What always holds: `step` posts and returns; steps happen in the order of the calls,
-// each with its own inputs and scalars; a model that cannot be traced or compiled leaves the one before
-// running; `destroy` settles everything.
+// parameters in and out. Always holds: `step` posts a message and returns; steps run in the order of the
+// calls, each with its own inputs and scalars; if a new model cannot be traced or compiled, the previous one
+// keeps running; `destroy` settles all promises.
 
 import { elements, type Data, type Dtype, type Stored } from './dtype.js';
 import { fail, type GradloomError } from './errors.js';
@@ -22,139 +22,150 @@ import type { Tensor } from './tensor.js';
 import { shown, traceFunction, type Traced } from './tracing.js';
 import { PRECISIONS, type Core } from './wasm.js';
 
-/** What is compiled: a loss over a model. */
+/** A loss of a model to compile. */
 export interface LossSpec<M extends Module, D extends InputDecls> extends TrainingOptions {
-  /** The model; it is not changed. */
+  /** The model, which is not changed. */
   model: M;
-  /** Gives the loss, a single f32. */
+  /** Function that returns the loss, an f32 scalar. */
   loss: (model: M, inputs: InputTensors<D>) => Tensor;
   inputs: D;
   optimizer: OptimizerConfig;
-  /** Seeds initial values and random ops; a random one if not given. */
+  /** Seed of initial values and random ops; random by default. */
   seed?: number;
 }
 
-/** Options of `LossSpec`. */
+/** Rules for the options of `LossSpec`. */
 export const LOSS_SPEC: Rules = {
   model: 'any', loss: 'any', inputs: 'any', optimizer: 'any', seed: 'whole', clipGradNorm: 'number', memoryBudget: 'number',
   averageDecay: 'number', accumulate: 'extent', precision: PRECISIONS, unused: ['warn', 'allow', 'error'],
 };
 
-/** What a step can vary. */
+/** Options of a step. */
 export interface StepOptions extends RunOptions {
-  /** false: the step is queued, and nothing is read back. */
+  /** False to queue the step without reading anything back. */
   read?: boolean;
-  /** The arrays are handed over, not copied: the caller cannot use them any more. */
+  /** True to transfer the arrays instead of copying them; the caller can no longer use them. */
   transfer?: boolean;
 }
 
-/** What `reset` sets back. */
+/** Parts that `reset` resets. */
 export interface ResetOptions {
-  /** Parameters; true if not given. */
+  /** Parameters; true by default. */
   params?: boolean;
-  /** The model's states; as `params` if not given. */
+  /** The model's states; the same as `params` by default. */
   states?: boolean;
-  /** What the optimizer keeps, and the count of steps; true if not given. */
+  /** The optimizer's states, and the number of steps; true by default. */
   optimizer?: boolean;
 }
 
-/** What `replaceModel` can vary. */
+/** Options of `replaceModel`. */
 export interface ReplaceOptions<M extends Module, D extends InputDecls> {
-  /** Seeds initial values and random ops; a random one if not given. */
+  /** Seed of initial values and random ops; random by default. */
   seed?: number;
-  /** Another optimizer; the same if not given. */
+  /** New optimizer; the same by default. */
   optimizer?: OptimizerConfig;
-  /** Another loss; the same if not given. */
+  /** New loss; the same by default. */
   loss?: LossSpec<M, D>['loss'];
 }
 
-/** A model in training: what `compile` gives. */
+/** A model in training, as returned by `compile`. */
 export interface CompiledTraining<M extends Module = Module, D extends InputDecls = InputDecls> {
   /** Names of the parameters; a tied one has its first. */
   readonly paramNames: readonly string[];
   /** Shapes of the parameters. */
   readonly paramShapes: Readonly<Record<string, readonly number[]>>;
-  /** Names of the parameters that the loss does not depend on, and that are not trained. */
+  /** Names of the parameters that the loss does not depend on, which are not trained. */
   readonly unusedParams: readonly string[];
-  /** The seed of initial values and random ops. */
+  /** Seed of initial values and random ops. */
   readonly seed: number;
-  /** The shape of the loss: `[]`. */
+  /** Shape of the loss: `[]`. */
   readonly outputShape: readonly number[];
-  /**
-   * The graph: loss and gradients. It is made when it is asked for, by tracing the loss again.
-   */
+  /** The graph of the loss and its gradients, computed on access by tracing the loss again. */
   readonly graph: Graph;
-  /** The kernels for WebGPU's default limits, made when they are asked for; `inspect()` has those that run. */
+  /** The kernels for WebGPU's default limits, computed on access; `inspect()` returns those that run. */
   readonly kernels: readonly Kernel[];
-  /** Where it runs: 'webgpu' or 'cpu'. */
+  /** Device in use: 'webgpu' or 'cpu'. */
   readonly device: 'webgpu' | 'cpu';
-  /** The device in words. */
+  /** Name of the device. */
   readonly deviceName: string;
-  /** Settles with the error if the device is lost. `compile` again and upload parameters to go on. */
+  /**
+   * Resolves with the error if the device is lost. To continue, `compile` again and upload the parameters.
+   */
   readonly lost: Promise<GradloomError>;
-  /** Requests that are not settled. */
+  /** Number of pending requests. */
   readonly pending: number;
 
   /**
-   * One step: forward, backward, update. The arrays are copied. Steps may be called without waiting for the one
-   * before. It never rejects: what went wrong is in the result.
+   * Runs a step: forward, backward, update. The arrays are copied. The next step may be called before this
+   * one completes. Never rejects: the result contains any error.
    */
   step(inputs: TypedInputs<D>, options: StepOptions & { read: false }): Promise<QueuedResult>;
   step(inputs: TypedInputs<D>, options?: StepOptions): Promise<StepResult>;
   /**
-   * A forward function over the parameters in training, as they are whenever it runs. Rejects with the kind 'trace'
-   * if it cannot be traced, or does not give what `output` says.
+   * Compiles a forward function that always uses the current parameters of the training. Rejects with the
+   * kind 'trace' if it cannot be traced, or does not match `output`.
    */
   attach<const E extends InputDecls, O extends Dtype = 'f32'>(spec: ForwardSpec<M, E, O>): Promise<CompiledForward<M, E, O>>;
-  /** Overwrites parameters: all of them, or with `partial` those that are given. */
+  /** Overwrites all parameters, or with `partial` only the given ones. */
   uploadParams(values: ParamValues, options?: { partial?: boolean }): Promise<void>;
-  /** The parameters by path, as 'layers.0.W': what `uploadParams` and `saveSafetensors` take. */
+  /**
+   * Returns the parameters by path, such as 'layers.0.W', as `uploadParams` and `saveSafetensors` accept
+   * them.
+   */
   downloadParams(): Promise<Record<string, Float32Array>>;
   /**
-   * Gradients of the loss by path, without clipping: at the parameters as they are now, for these inputs, or, where none
-   * are given, for those of the last step; of micro-batches, their mean. Random ops draw anew; nothing is changed. The function is compiled when it is
-   * first called. To have the gradients of a step itself, call it with the step's inputs before the step.
+   * Returns the gradients of the loss by path, without clipping: for the current parameters and these inputs,
+   * or by default those of the last step. With micro-batches, it is the mean of their gradients. Random ops
+   * draw new numbers; nothing is changed. The first call compiles the function. For the gradients of a step,
+   * call it with the step's inputs before the step.
    */
   downloadParamGrads(inputs?: TypedInputs<D>): Promise<Record<string, Float32Array>>;
-  /** Everything that is needed to go on from exactly here. */
+  /** Returns everything that is needed to continue from this point. */
   downloadState(): Promise<TrainingState>;
-  /** Takes over what `downloadState` gave, or a file of it, of the same model, optimizer and seed: all or nothing. */
+  /**
+   * Restores the result of `downloadState`, or a file of it, for the same model, optimizer and seed: all of
+   * it or nothing.
+   */
   uploadState(state: TrainingState | ArrayBuffer | Uint8Array): Promise<void>;
-  /** Initial values again, of parameters and of what the optimizer keeps, unless one is left out. */
+  /**
+   * Resets the parameters, states and optimizer to their initial values, except for the parts excluded by an
+   * option.
+   */
   reset(options?: ResetOptions): Promise<void>;
-  /** Sets the model's states to their initial values; parameters and the optimizer stay. */
+  /** Resets the model's states to their initial values, but not the parameters and the optimizer. */
   resetStates(): Promise<void>;
-  /** Another learning rate from the next step on; a schedule without `startStep` counts from there. */
+  /** Sets the learning rate from the next step on; a schedule without `startStep` starts there. */
   setLR(rate: LR): Promise<void>;
-  /** The learning rate of the next step. */
+  /** Returns the learning rate of the next step. */
   currentLR(): Promise<number>;
-  /** What was compiled. */
+  /** Returns the compiled program. */
   inspect(): Promise<Inspection>;
-  /** What is alive in the worker, for tests. */
+  /** Returns the numbers of existing objects in the worker, for tests. */
   counters(): Promise<Counters>;
   /**
-   * Another model, with the same loss and inputs. If it cannot be traced or compiled, the one before goes on.
+   * Replaces the model, with the same loss and inputs. If the new one cannot be traced or compiled, the
+   * previous one stays.
    */
   replaceModel(model: M, options?: ReplaceOptions<M, D>): Promise<void>;
   /**
-   * Ends everything: what is pending is 'aborted', the worker and all it had on the GPU go. Gives what was alive at
-   * the end.
+   * Ends the training: pending requests are 'aborted', and the worker and its GPU resources are freed.
+   * Returns the numbers of objects that existed at the end.
    */
   destroy(): Promise<Counters | null>;
 }
 
-/** What `compile` makes. */
+/** Implementation of `compile`. */
 export class TrainingProgram<M extends Module, D extends InputDecls> implements CompiledTraining<M, D> {
   readonly #host: Host;
   readonly #core: Core;
   #spec: LossSpec<M, D>;
   readonly #inputs: Resolved[];
   #made: Made;
-  /** The schedule that was set last, instead of the optimizer's; the worker says where it starts. */
+  /** Schedule set by the user instead of the optimizer's; the worker determines its start. */
   #rate: Promise<LR | null> = Promise.resolve(null);
   #ir: CompiledIR | null = null;
   readonly #attached = new Set<{ destroy(): Promise<void> }>();
-  /** Replacements, one after another. */
+  /** Replacements of the model, one after another. */
   #replacing: Promise<void> = Promise.resolve();
   #end: Promise<Counters | null> | null = null;
 
@@ -251,7 +262,7 @@ export class TrainingProgram<M extends Module, D extends InputDecls> implements 
       host: this.#host, core: this.#core, model: () => this.#model, instance: () => this.#spec.model,
       destroyed: () => this.#end !== null, late: false, where: 'attach',
     }, spec, async () => { this.#attached.delete(forward); });
-    // What is wrong with the function is for its runs to say: a training goes on without it.
+    // Errors of the function are reported by its runs, so that the training continues.
     await forward.check().catch((thrown: unknown) => {
       if (this.#end) throw thrown;
     });
@@ -293,13 +304,13 @@ export class TrainingProgram<M extends Module, D extends InputDecls> implements 
     return Object.fromEntries(names.map((name, i) => [name, sums[i]!]));
   }
 
-  /** The elements of one micro-batch of an input. */
+  /** Returns the elements of one micro-batch of an input. */
   #part(array: Data, input: number, part: number): Data {
     const count = elements(this.#inputs[input]!.shape);
     return array.length === count ? array : array.subarray(part * count, (part + 1) * count) as Data;
   }
 
-  /** The program of the gradients, over the parameters in training. */
+  /** Compiles the program of the gradients, which shares the parameters in training. */
   #compileGrads(site: Error): Promise<Grads> {
     return shown(async () => {
       const { params, traced: { log } } = traceGrads(this.#core, this.#spec, this.#inputs);
@@ -343,7 +354,7 @@ export class TrainingProgram<M extends Module, D extends InputDecls> implements 
     await this.#setting(startsNow ? done.then((before) => ({ ...rate, startStep: before })) : rate, done);
   }
 
-  /** The rate is this one for all that is asked from now on, unless what sets it fails. */
+  /** Records the rate for all later requests, unless setting it fails. */
   async #setting(rate: LR | null | Promise<LR>, done: Promise<unknown>): Promise<void> {
     const former = this.#rate;
     this.#rate = done.then(() => rate, () => former);
@@ -391,7 +402,7 @@ export class TrainingProgram<M extends Module, D extends InputDecls> implements 
   }
 }
 
-/** A program that gives the gradients of parameters of these names. */
+/** A program that computes the gradients of the parameters with these names. */
 interface Grads {
   program: number;
   names: readonly string[];
@@ -399,7 +410,7 @@ interface Grads {
 
 /** A compiled loss. */
 export interface Made {
-  /** The program of its gradients, where they were asked for. */
+  /** Program of its gradients, once requested. */
   grads: { program: Promise<Grads> | null };
   model: Model;
   program: number;
@@ -407,7 +418,7 @@ export interface Made {
   unused: readonly string[];
 }
 
-/** Traces a loss with its optimizer; throws what is wrong with either. */
+/** Traces a loss with its optimizer; throws if either is wrong. */
 export function traceLoss<M extends Module, D extends InputDecls>(
   core: Core, spec: LossSpec<M, D>, inputs: readonly Resolved[],
 ): Traced & { optimizer: number[] } {
@@ -425,7 +436,7 @@ export function traceLoss<M extends Module, D extends InputDecls>(
   return { ...traced, optimizer: optimizerNumbers(spec.optimizer, spec, traced.params.map(({ name }) => name)) };
 }
 
-/** Traces the gradients of a loss, behind the loss itself where `withLoss` says so. */
+/** Traces the gradients of a loss, with `withLoss` after the loss itself. */
 function traceGrads<M extends Module, D extends InputDecls>(core: Core, spec: LossSpec<M, D>, inputs: readonly Resolved[], withLoss = false) {
   const params = walk(spec.model).params.filter(({ param }) => !param.frozen);
   const traced = traceFunction<M, D>(core, {
@@ -438,7 +449,7 @@ function traceGrads<M extends Module, D extends InputDecls>(core: Core, spec: Lo
   return { params, traced };
 }
 
-/** What a loss would be compiled to: on this thread, for WebGPU's default limits. */
+/** Describes the compiled program of a loss, on this thread, for WebGPU's default limits. */
 export function lossIR<M extends Module, D extends InputDecls>(core: Core, spec: LossSpec<M, D>, inputs: readonly Resolved[]): CompiledIR {
   const { params, traced: { trace } } = traceGrads(core, spec, inputs, true);
   const graph = graphOf(core, trace);
@@ -448,7 +459,7 @@ export function lossIR<M extends Module, D extends InputDecls>(core: Core, spec:
   return { ...planned, graph, loss: loss!, paramGrads: Object.fromEntries(grads.map((grad, i) => [params[i]!.name, grad])) };
 }
 
-/** Looks at a program that is made for nothing else. */
+/** Describes a program that is compiled only for this purpose. */
 export function plan(core: Core, seed: number, program: (session: number) => number): Inspection {
   const session = core.session(seed, 'none');
   try {

@@ -1,10 +1,11 @@
-// Turns: long work in pieces, between which the thread does what else there is. In: nothing. Out: a promise that
-// settles after the messages, timers and frames that waited. What always holds: it is not throttled, as timers are.
+// Yielding: long work in pieces, between which the thread handles other events. In: nothing. Out: a promise
+// that resolves after the pending messages, timers and frames. Always holds: it is not throttled, as timers
+// are.
 
-/** Milliseconds of work after which a turn is given. */
+/** Milliseconds of work before yielding. */
 export const TURN = 8;
 
-/** Gives everything else its turn. */
+/** Yields to other events. */
 export function turn(): Promise<void> {
   return new Promise((resolve) => {
     const { port1, port2 } = new MessageChannel();
@@ -16,7 +17,7 @@ export function turn(): Promise<void> {
   });
 }
 
-/** Gives a turn whenever `TURN` milliseconds have passed since the last one. */
+/** Returns a function that yields if `TURN` milliseconds have passed since the last time. */
 export function turns(): () => Promise<void> | undefined {
   let since = performance.now();
   return () => (performance.now() - since < TURN ? undefined : turn().then(() => { since = performance.now(); }));
