@@ -1,7 +1,6 @@
-// The wasm module. In: its bytes, an address, or a compiled module; the imports that it calls. Out: `Core`, a
-// typed wrapper over its exports. What always holds: a failing export throws a `GradloomError` made of the
-// JSON that it left; memory is looked at anew after every call; after a trap the instance is never entered
-// again.
+// The wasm module. In: its bytes, a URL, or a compiled module; the imports that it calls. Out: `Core`, a
+// typed wrapper around its exports. Always holds: a failing export throws a `GradloomError` created from its
+// JSON; views of the memory are renewed after every call; after a trap the instance is never called again.
 
 import { DTYPES, type Dtype } from './dtype.js';
 import { errorOf, fail, withoutRust, type ErrorValue } from './errors.js';
@@ -9,17 +8,17 @@ import type { Parts } from './protocol.js';
 import { fileBytes } from './node.js';
 import { awaitFirst, begin, crewOf, isThreaded, system, type Crew } from './threads.js';
 
-/** The raw exports (docs: the interface of `gradloom-web`). */
+/** The raw exports, documented in `gradloom-web`. */
 interface Exports {
   memory: WebAssembly.Memory;
-  /** Of the CPU's module. */
+  /** Only in the CPU's module. */
   __indirect_function_table?: WebAssembly.Table;
-  /** Of a threaded module: what its first instance begins with, and the others. */
+  /** Only in a threaded module: initialise the first instance, and start the others. */
   _initialize?(): void;
   wasi_thread_start?(thread: number, argument: number): void;
   alloc(len: number): number;
   dealloc(ptr: number, len: number): void;
-  /** Of the CPU's module. */
+  /** Only in the CPU's module. */
   threads?(count: number): void;
   output_ptr(): number;
   output_len(): number;
@@ -53,7 +52,7 @@ interface Exports {
   inspect(program: number, what: number): number;
 }
 
-/** The functions of import module `gpu`. */
+/** The functions of the import module `gpu`. */
 export interface GpuImports {
   buffer(bytes: number): number;
   drop_buffer(id: number): void;
@@ -72,23 +71,23 @@ export interface GpuImports {
   drop_ticket(ticket: number): void;
 }
 
-/** Kinds of things that `release` frees. */
+/** Kinds of objects that `release` frees. */
 export const RELEASE = { trace: 0, program: 1, session: 2 } as const;
 /** Devices of a session. */
 export const DEVICE = { none: 0, gpu: 1, cpu: 2 } as const;
-/** Precisions in the order of their numbers. */
+/** Precisions in the order of their codes. */
 export const PRECISIONS = ['f32', 'f16', 'bf16'] as const;
 
 /**
- * What a program computes in, where its device can; f32 where it cannot, and on the CPU. With 'f16', values between
- * kernels are f16; parameters, sums and the optimizer stay f32, and the loss is scaled: see `StepResult.applied`.
- * No WebGPU has 'bf16' yet.
+ * The precision of a program, if its device supports it; otherwise, and on the CPU, it is f32. With 'f16',
+ * values between kernels are f16; parameters, sums and the optimizer stay f32, and the loss is scaled: see
+ * `StepResult.applied`. No WebGPU implementation supports 'bf16' yet.
  */
 export type Precision = (typeof PRECISIONS)[number];
-/** What `inspect` can give. */
+/** Views that `inspect` returns. */
 export const INSPECT = { traced: 0, passes: 1, plan: 2, kernels: 3, counts: 4, unused: 5 } as const;
 
-/** A result of a step: where its elements lie in wasm memory. */
+/** A result of a step: the location of its elements in wasm memory. */
 export interface Output {
   name: string;
   dtype: Dtype;
@@ -97,7 +96,7 @@ export interface Output {
   bytes: number;
 }
 
-/** A tensor of a session's store: in a GPU buffer, or (`buffer` null) in wasm memory. */
+/** A tensor of a session's store: in a GPU buffer, or (if `buffer` is null) in wasm memory. */
 export interface Stored {
   name: string;
   dtype: Dtype;
@@ -108,10 +107,10 @@ export interface Stored {
   bytes: number;
 }
 
-/** Where a wasm module comes from. */
+/** A source of a wasm module. */
 export type WasmSource = string | URL | ArrayBuffer | ArrayBufferView<ArrayBuffer> | WebAssembly.Module;
 
-/** Fetches and compiles a module; bytes and modules are taken as they are. */
+/** Fetches and compiles a module; bytes are compiled, and modules returned as they are. */
 export async function loadModule(source: WasmSource): Promise<WebAssembly.Module> {
   if (source instanceof WebAssembly.Module) return source;
   if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) return WebAssembly.compile(source);
@@ -124,13 +123,13 @@ export async function loadModule(source: WasmSource): Promise<WebAssembly.Module
     throw fail('network', `could not fetch ${source}: ${cause instanceof Error ? cause.message : cause}`);
   });
   const type = response.headers.get('content-type') ?? '';
-  // Servers of single-page sites answer with their page where a file is missing.
+  // Servers of single-page sites answer with their page if a file is missing.
   if (!response.ok || type.startsWith('text/html')) {
     throw fail('network', `could not fetch ${source}: ${response.ok ? 'it is a page, not a module' : `status ${response.status}`}`,
       'serve the .wasm files and worker.js beside the script, or say where they are with configure()',
       "with Vite 7 or older: optimizeDeps: { exclude: ['gradloom'] }");
   }
-  // Streaming wants the right content type, which plain file servers do not always give.
+  // Streaming compilation requires the right content type, which plain file servers do not always send.
   if (type.startsWith('application/wasm') && WebAssembly.compileStreaming) {
     return WebAssembly.compileStreaming(response);
   }
@@ -140,12 +139,15 @@ export async function loadModule(source: WasmSource): Promise<WebAssembly.Module
 const utf8 = new TextEncoder();
 const fromUtf8 = new TextDecoder();
 
-/** Import module `loops`: functions that the CPU's module makes for its programs, in its own table. */
+/**
+ * Creates the import module `loops`: functions that the CPU's module compiles for its programs, in its own
+ * table.
+ */
 function loops(exports: () => Exports): WebAssembly.ModuleImports {
   const free: number[] = [];
   const made = (ptr: number, len: number) => {
     const { memory } = exports();
-    // A copy, as shared memory is not compiled.
+    // A copy, since a module cannot be compiled from shared memory.
     const module = new WebAssembly.Module(new Uint8Array(memory.buffer, ptr >>> 0, len).slice());
     return new WebAssembly.Instance(module, { host: { memory } }).exports.loop;
   };
@@ -158,10 +160,10 @@ function loops(exports: () => Exports): WebAssembly.ModuleImports {
         table.set(at, loop);
         return at;
       } catch {
-        return 0; // what cannot be compiled is interpreted
+        return 0; // Loops that cannot be compiled are interpreted.
       }
     },
-    // In another thread, what `compile` gave a number in the first.
+    // Places a function in another thread's table, under the index that `compile` returned in the first.
     place: (ptr: number, len: number, at: number) => {
       const table = exports().__indirect_function_table!;
       if (table.length <= at) table.grow(at + 1 - table.length);
@@ -174,12 +176,12 @@ function loops(exports: () => Exports): WebAssembly.ModuleImports {
   };
 }
 
-/** One instance of the module. */
+/** An instance of the module. */
 export class Core {
   readonly #exports: Exports;
   #panic = '';
   #dead = '';
-  /** A block of wasm memory for what is handed over by pointer. */
+  /** A block of wasm memory for arguments passed by pointer. */
   #scratch = 0;
   #scratchBytes = 0;
   #numbers = new Float64Array(256);
@@ -189,8 +191,9 @@ export class Core {
   }
 
   /**
-   * An instance; `gpu` makes the GPU's imports once the instance is there (they read its memory). One of a threaded module
-   * is alone without a crew, of which it is the first unless `isOther`.
+   * Creates an instance; `gpu` creates the GPU's imports once the instance exists, since they read its
+   * memory. An instance of a threaded module runs alone without a crew; with a crew it is the first instance,
+   * unless `isOther` is true.
    */
   static async create(module: WebAssembly.Module, gpu?: (core: () => Core) => GpuImports, crew?: Crew, isOther = false): Promise<Core> {
     let core: Core | undefined;
@@ -201,7 +204,7 @@ export class Core {
     const host = {
       panic: (ptr: number, len: number) => { core!.#panic = core!.string(ptr >>> 0, len); },
       remainder: (x: number, y: number) => x % y,
-      // The least digits that give the number back, or the f32 that it is.
+      // The shortest digits that parse to the same number, or to the same f32.
       decimal: (size: number, single: number, ptr: number, room: number) => {
         let text = size.toExponential();
         if (single) for (let digits = 0; Math.fround(+(text = size.toExponential(digits))) !== size; digits++);
@@ -220,35 +223,35 @@ export class Core {
     return core;
   }
 
-  /** Whether it has trapped. */
+  /** True if the instance has trapped. */
   get dead(): boolean {
     return this.#dead !== '';
   }
 
-  /** Bytes of wasm memory in use. */
+  /** Size of the wasm memory in bytes. */
   get memoryBytes(): number {
     return this.#exports.memory.buffer.byteLength;
   }
 
   // Memory.
 
-  /** Bytes of memory, valid until the next call. */
+  /** Returns bytes of the memory, valid until the next call. */
   bytes(ptr: number, len: number): Uint8Array<ArrayBuffer> {
     return new Uint8Array(this.#exports.memory.buffer as ArrayBuffer, ptr, len);
   }
 
-  /** A text in memory. */
+  /** Returns a string in the memory. */
   string(ptr: number, len: number): string {
-    // A copy, as shared memory is not decoded.
+    // A copy, since strings cannot be decoded from shared memory.
     return fromUtf8.decode(this.bytes(ptr, len).slice());
   }
 
-  /** Words of memory, copied. */
+  /** Returns a copy of words in the memory. */
   words(ptr: number, count: number): Uint32Array {
     return new Uint32Array((this.#exports.memory.buffer as ArrayBuffer).slice(ptr, ptr + 4 * count));
   }
 
-  /** Puts bytes where an export can read them; valid until the next `place`. */
+  /** Copies bytes to where an export can read them; valid until the next `place`. */
   place(data: ArrayBufferView): number {
     return this.#place(data.byteLength, (to) => to.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength)));
   }
@@ -265,7 +268,7 @@ export class Core {
     return this.#scratch;
   }
 
-  /** New room in memory, whose addresses have 32 bits and no sign. */
+  /** Allocates memory; addresses are unsigned 32-bit numbers. */
   #alloc(bytes: number): number {
     const at = this.#enter(() => this.#exports.alloc(bytes)) >>> 0;
     if (at === 0) throw fail('device', `no memory for ${bytes} bytes in the WebAssembly module, which has 4 GiB at most`, 'a smaller batch or model needs less');
@@ -285,7 +288,8 @@ export class Core {
     try {
       return call();
     } catch (thrown) {
-      // Whatever passes through the module leaves it in the middle of something, also what an import threw.
+      // Any exception that passes through the module, even one thrown by an import, leaves it in an
+      // inconsistent state.
       this.#dead = this.#panic || (thrown instanceof Error ? thrown.message : String(thrown));
       if (thrown instanceof WebAssembly.RuntimeError) {
         throw fail('internal', `the compiler stopped: ${this.#dead}`,
@@ -301,7 +305,7 @@ export class Core {
     throw this.error();
   }
 
-  /** The error that the last call left. */
+  /** Returns the error of the last call. */
   error(): Error {
     const text = this.output();
     try {
@@ -311,7 +315,7 @@ export class Core {
     }
   }
 
-  /** The output of the last call, as text. */
+  /** Returns the output of the last call as a string. */
   output(): string {
     return this.string(this.#exports.output_ptr() >>> 0, this.#exports.output_len());
   }
@@ -322,26 +326,26 @@ export class Core {
 
   // Tracing.
 
-  /** Interns a text. */
+  /** Interns a text and returns its id. */
   text(text: string): number {
     const bytes = utf8.encode(text);
     const ptr = this.place(bytes);
     return this.#check(() => this.#exports.text(ptr, bytes.length));
   }
 
-  /** Keeps f32 elements. */
+  /** Stores f32 elements and returns their id. */
   blob(values: Float32Array): number {
     const ptr = this.place(values);
     return this.#check(() => this.#exports.blob(ptr, values.byteLength));
   }
 
-  /** One command. */
+  /** Executes a command. */
   command(code: number, args: ArrayLike<number>): number {
     const ptr = this.#placeNumbers(args);
     return this.#check(() => this.#exports.command(code, ptr, args.length));
   }
 
-  /** What a tensor is. */
+  /** Returns the type of a tensor. */
   describe(tensor: number): { dtype: Dtype; shape: number[] } {
     const rank = this.#check(() => this.#exports.describe(tensor));
     const [dtype, ...shape] = this.words(this.#exports.output_ptr() >>> 0, rank + 1);
@@ -353,30 +357,30 @@ export class Core {
     this.#check(() => this.#exports.release(RELEASE[what], id) ?? 0);
   }
 
-  /** Forgets texts, blobs, models and traces. */
+  /** Drops texts, blobs, the model and traces. */
   reset(): void {
     this.#enter(() => this.#exports.reset());
   }
 
   // Sessions and programs.
 
-  /** How many threads programs take, with this one, from the first session on. */
+  /** Sets the number of threads of programs, including this one. Must precede the first session. */
   threads(count: number): void {
     this.#enter(() => this.#exports.threads?.(count));
   }
 
-  /** Runs another thread of the module's, to its end. */
+  /** Runs another thread of the module until it ends. */
   runThread(thread: number, argument: number): void {
     this.#enter(() => this.#exports.wasi_thread_start!(thread, argument));
   }
 
-  /** What the GPU can do, before `session`. */
+  /** Sets the limits of the GPU, before `session`. */
   limits(numbers: ArrayLike<number>): void {
     const ptr = this.#placeNumbers(numbers);
     this.#check(() => this.#exports.limits(ptr, numbers.length) ?? 0);
   }
 
-  /** A session over the current model. */
+  /** Opens a session on the current model. */
   session(seed: number, device: keyof typeof DEVICE, precision: Precision = 'f32'): number {
     const low = seed >>> 0;
     const high = Math.floor(seed / 2 ** 32) >>> 0;
@@ -385,18 +389,18 @@ export class Core {
     return this.#check(() => this.#exports.session(low, high, DEVICE[device], code));
   }
 
-  /** A training program: the optimizer as numbers. */
+  /** Compiles a training program, with the optimizer as numbers. */
   train(session: number, trace: number, optimizer: ArrayLike<number>): number {
     const ptr = this.#placeNumbers(optimizer);
     return this.#check(() => this.#exports.train(session, trace, ptr, optimizer.length));
   }
 
-  /** A forward program. */
+  /** Compiles a forward program. */
   forward(session: number, trace: number): number {
     return this.#check(() => this.#exports.forward(session, trace));
   }
 
-  /** Gives an input its elements. */
+  /** Sets the elements of an input. */
   feed(program: number, input: number, data: ArrayBufferView): void {
     const ptr = this.place(data);
     this.#check(() => this.#exports.feed(program, input, ptr, data.byteLength));
@@ -407,77 +411,77 @@ export class Core {
     return this.#check(() => this.#exports.step(program));
   }
 
-  /** Steps that were attempted. */
+  /** Returns the number of attempted steps. */
   attempted(program: number): number {
     return this.#enter(() => this.#exports.attempted(program));
   }
 
-  /** Goes on counting attempted steps from here, with the schedule of the program. */
+  /** Sets the number of attempted steps, and returns to the schedule of the program. */
   countFrom(program: number, steps: number): void {
     this.#check(() => this.#exports.count_from(program, steps));
   }
 
-  /** A trace as JSON. */
+  /** Returns a trace as JSON. */
   graph(trace: number): string {
     this.#check(() => this.#exports.graph(trace));
     return this.output();
   }
 
-  /** A new schedule: whether it is counted from the next step on, and its numbers. */
+  /** Sets a new schedule: whether it starts at the next step, and its numbers. */
   rate(program: number, schedule: ArrayLike<number>): void {
     const ptr = this.#placeNumbers(schedule);
     this.#check(() => this.#exports.rate(program, ptr, schedule.length));
   }
 
-  /** The learning rate of the next step. */
+  /** Returns the learning rate of the next step. */
   lr(program: number): number {
     return this.#enter(() => this.#exports.lr(program));
   }
 
-  /** The number of a program in the `gpu` imports. */
+  /** Returns the number of a program in the `gpu` imports. */
   described(program: number): number {
     return this.#enter(() => this.#exports.described(program));
   }
 
-  /** Says that the device is lost. */
+  /** Reports that the device is lost. */
   lose(why: string): void {
     const bytes = utf8.encode(why);
     const ptr = this.place(bytes);
     this.#enter(() => this.#exports.lose(ptr, bytes.length));
   }
 
-  /** What must be waited for before `result`; -1: nothing. */
+  /** Returns the ticket to wait for before `result`, or -1 if there is none. */
   ticket(step: number): number {
     return this.#enter(() => this.#exports.ticket(step));
   }
 
-  /** The bytes that a ticket's staging buffer held. */
+  /** Passes the bytes of a ticket's staging buffer to the module. */
   deliver(step: number, data: ArrayBufferView): void {
     const ptr = this.place(data);
     this.#check(() => this.#exports.deliver(step, ptr, data.byteLength) ?? 0);
   }
 
-  /** What a step gave. */
+  /** Returns the results of a step. */
   result(step: number): Output[] {
     this.#check(() => this.#exports.result(step));
     return this.#json();
   }
 
-  /** Forgets a step. */
+  /** Drops a step. */
   dropStep(step: number): void {
     this.#enter(() => this.#exports.drop_step(step));
   }
 
-  /** What a session keeps, and where. */
+  /** Returns the tensors of a session's store and their locations. */
   store(session: number): Stored[] {
     this.#check(() => this.#exports.store(session));
     return this.#json();
   }
 
-  /** Overwrites tensors of the store, in wasm memory: all or nothing. */
+  /** Overwrites tensors of the store in wasm memory: all of them, or none. */
   upload(session: number, strict: boolean, tensors: readonly (readonly [string, ArrayBufferView])[]): void {
     const names = tensors.map(([name]) => this.text(name));
-    // The elements one after another, each aligned to 16 bytes, then the table.
+    // The elements come one after another, each aligned to 16 bytes, then the table.
     const starts: number[] = [];
     let bytes = 0;
     for (const [, data] of tensors) {
@@ -506,17 +510,17 @@ export class Core {
     }
   }
 
-  /** Makes initial values that were left out, unless all parameters are given now. */
+  /** Computes initial values that were deferred, unless all parameters will be set. */
   fill(session: number, isGiven: boolean): void {
     this.#check(() => this.#exports.fill(session, isGiven ? 1 : 0));
   }
 
-  /** Initial values again, of these parts. */
+  /** Resets these parts to their initial values. */
   resetSession(session: number, { params, states, optimizer }: Parts): void {
     this.#check(() => this.#exports.reset_session(session, (params ? 1 : 0) + (states ? 2 : 0) + (optimizer ? 4 : 0)));
   }
 
-  /** A text about a program. */
+  /** Returns a text about a program. */
   inspect(program: number, what: keyof typeof INSPECT): string {
     this.#check(() => this.#exports.inspect(program, INSPECT[what]));
     return this.output();

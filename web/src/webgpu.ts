@@ -1,55 +1,58 @@
-// Whether there is WebGPU. In: nothing. Out: yes with the adapter's name, or why not and what can be done.
-// What always holds: nothing is kept, and nothing throws.
+// Availability of WebGPU. In: nothing. Out: the adapter's name, or the reason why there is none and a remedy.
+// Always holds: no state is kept, and nothing throws.
 
 import { gpuInterface, hasGpuInterface, IS_NODE } from './node.js';
 
-/** Why there is no WebGPU: there is no interface for it, or no adapter that gives a device. */
+/** The reason why there is no WebGPU: no interface for it, or no adapter with a device. */
 export type WebGPUFailureReason = 'no-webgpu' | 'no-adapter';
 
-/** What `checkWebGPU` found. */
+/** Result of `checkWebGPU`. */
 export interface WebGPUSupport {
-  /** Whether training on the GPU will work. */
+  /** True if training on the GPU will work. */
   ok: boolean;
-  /** What was found, in words. */
+  /** Description of the result. */
   message: string;
-  /** Why not. */
+  /** Reason of a failure. */
   reason?: WebGPUFailureReason;
-  /** What can be done. */
+  /** Remedy for a failure. */
   help?: string;
-  /** The adapter in words, if there is one. */
+  /** Name of the adapter, if there is one. */
   adapter?: string;
-  /** Whether the adapter computes on the CPU. */
+  /** True if the adapter computes on the CPU. */
   software?: boolean;
 }
 
-/** Whether there is the interface at all (in Node.js, the npm package `webgpu`); `checkWebGPU` says whether it works. */
+/**
+ * Returns true if the interface exists (in Node.js, the npm package `webgpu`). `checkWebGPU` tests if it
+ * works.
+ */
 export function isWebGPUAvailable(): boolean {
   return hasGpuInterface();
 }
 
-/** An adapter in words; empty if it does not say what it is. */
+/** Returns the name of an adapter; empty if the adapter does not disclose it. */
 export function adapterName({ vendor, architecture, device, description }: GPUAdapterInfo): string {
   return [vendor, architecture, device, description].filter(Boolean).join(' ');
 }
 
-/** Whether an adapter is known to compute on the CPU. */
+/** Returns true if an adapter is known to compute on the CPU. */
 export function isSoftware({ info }: GPUAdapter): boolean {
   return /swiftshader|llvmpipe|lavapipe|basic render|warp/i.test(adapterName(info)) || (info.isFallbackAdapter ?? false);
 }
 
-/** Which device 'auto' is: WebGPU, if it is there and computes on a GPU. */
+/** Returns the device for 'auto': WebGPU, if it exists and computes on a GPU. */
 export async function bestDevice(): Promise<'webgpu' | 'cpu'> {
   if (!isWebGPUAvailable()) return 'cpu';
   try {
     const adapter = await (await gpuInterface())?.requestAdapter({ powerPreference: 'high-performance' });
     return adapter && isSoftware(adapter) ? 'cpu' : 'webgpu';
   } catch {
-    // What is wrong is said where the device is asked for.
+    // Requesting the device will report the error.
     return 'webgpu';
   }
 }
 
-/** Whether training on the GPU will work here, and if not, why. */
+/** Checks if training on the GPU will work here, and returns the reason if not. */
 export async function checkWebGPU(): Promise<WebGPUSupport> {
   if (!isWebGPUAvailable()) {
     if (typeof isSecureContext !== 'undefined' && !isSecureContext) {
@@ -71,7 +74,7 @@ export async function checkWebGPU(): Promise<WebGPUSupport> {
   }
   let adapter: GPUAdapter | null = null;
   let why = '';
-  // A browser that has just started, or whose GPU process has, says no at first.
+  // Requests may fail shortly after the browser or its GPU process has started.
   for (const delay of [0, 100, 400]) {
     if (delay > 0) await new Promise((resolve) => setTimeout(resolve, delay));
     try {

@@ -1,7 +1,7 @@
-// The worker. In: requests of the page (protocol.ts). Out: a reply for each. What always holds: requests of a
-// session happen in the order in which they came, each step with its own scalars; at most `IN_FLIGHT`
-// submitted steps are not known to be done; what was cancelled before it began is answered with 'aborted'; a
-// lost device answers everything with kind 'lost'.
+// The worker. In: requests of the page (protocol.ts). Out: a reply for each. Always holds: requests of a
+// session are served in the order of arrival, each step with its own scalars; at most `IN_FLIGHT` submitted
+// steps are not known to be complete; a request that was cancelled before it started is answered with
+// 'aborted'; after a lost device, every answer is an error of kind 'lost'.
 
 import { dataOf, storageOf, store, typeOf, type Data, type Dtype, type Stored } from './dtype.js';
 import { errorValue, fail, type GradloomError } from './errors.js';
@@ -13,10 +13,10 @@ import { serveThread, threadsOf, type Crew, type ThreadMessage } from './threads
 import { turn } from './turn.js';
 import { Core, type Stored as Kept } from './wasm.js';
 
-/** Steps that may be submitted and unread. */
+/** Maximum number of submitted steps that are not known to be complete. */
 const IN_FLIGHT = 4;
 
-/** What the worker needs of its scope; tests give another. */
+/** The interface of the worker's global scope; tests provide another. */
 export interface Scope {
   postMessage(message: FromWorker, transfer: Transferable[]): void;
   onmessage: ((event: MessageEvent<ToWorker>) => void) | null;
@@ -24,9 +24,9 @@ export interface Scope {
 
 interface Session {
   id: number;
-  /** What was asked of it so far, in order. */
+  /** Requests so far, in order. */
   chain: Promise<unknown>;
-  /** Submitted steps that are not known to be done, oldest first. */
+  /** Submitted steps that are not known to be complete, oldest first. */
   flying: Promise<unknown>[];
   programs: Set<number>;
   /** Programs that are being compiled. */
@@ -34,7 +34,7 @@ interface Session {
   dropped: boolean;
 }
 
-/** How the server comes by what it stands on; tests give others. */
+/** Constructors of the objects that the server depends on; tests provide others. */
 export interface Makers {
   device(portable: boolean): Promise<Gpu>;
   core(module: WebAssembly.Module, gpu: Gpu | null, crew?: Crew): Promise<Core>;
@@ -48,11 +48,11 @@ const MAKERS: Makers = {
   core: (module, gpu, crew) => Core.create(module, gpu ? (core) => gpu.imports(core) : undefined, crew),
 };
 
-/** Elements of an upload, which come in pieces. */
+/** The elements of an upload, which arrive in pieces. */
 class Arrival {
-  /** As they are stored. */
+  /** Elements in their stored form. */
   readonly tensors: readonly (readonly [string, Stored])[];
-  /** Settles when all are there. */
+  /** Resolves when all elements have arrived. */
   readonly done: Promise<void>;
   readonly #dtypes: readonly Dtype[];
   readonly #checked: boolean;
@@ -66,12 +66,12 @@ class Arrival {
     this.#left = tensors.reduce((sum, [, , length]) => sum + length, 0);
     this.#checked = finite;
     this.done = new Promise((resolve, reject) => { [this.#resolve, this.#reject] = [resolve, reject]; });
-    // There may be no listener yet.
+    // Nothing may await the promise yet.
     this.done.catch(() => undefined);
     if (this.#left === 0) this.#resolve();
   }
 
-  /** Takes elements of a tensor, from a place on; without any, there will be no more. */
+  /** Stores elements of a tensor, from an index on; null means that no more will arrive. */
   take(tensor: number, at: number, data: Data | null): void {
     if (!data) return this.#reject(fail('store', `the elements of '${this.tensors[tensor]![0]}' are gone`, 'keep the arrays until uploadParams(..) is done'));
     const [name, all] = this.tensors[tensor]!;
@@ -83,7 +83,10 @@ class Arrival {
   }
 }
 
-/** Where the GPU keeps tensors, with the elements that go there; refuses what does not fit, before anything is written. */
+/**
+ * Returns the GPU locations of tensors with their elements. Throws if any does not fit, before anything is
+ * written.
+ */
 function placesOf(kept: readonly Kept[], strict: boolean, tensors: readonly (readonly [string, Stored])[]): { buffer: number; at: number; data: Stored }[] {
   const given = new Set(tensors.map(([name]) => name));
   const missing = strict ? kept.filter(({ kind, name }) => kind === 'param' && !given.has(name)) : [];
@@ -97,7 +100,7 @@ function placesOf(kept: readonly Kept[], strict: boolean, tensors: readonly (rea
   });
 }
 
-/** Serves a scope. */
+/** Serves the requests of a scope. */
 export class Server {
   readonly #scope: Scope;
   readonly #makers: Makers;
@@ -109,10 +112,10 @@ export class Server {
   readonly #owners = new Map<number, Session>();
   /** Inputs of the last step of each training program. */
   readonly #last = new Map<number, Stored[]>();
-  /** Requests that came and are not answered. */
+  /** Ids of requests that have not been answered. */
   readonly #open = new Set<number>();
   readonly #cancelled = new Set<number>();
-  /** Uploads that are not done. */
+  /** Unfinished uploads. */
   readonly #arrivals = new Map<number, Arrival>();
 
   constructor(scope: Scope, makers: Makers = MAKERS) {
@@ -127,7 +130,7 @@ export class Server {
       return;
     }
     if (message.kind === 'thread') {
-      // The page hears of what nobody catches.
+      // Uncaught exceptions are reported to the page.
       this.#join(message).catch((thrown: unknown) => { setTimeout(() => { throw thrown; }); });
       return;
     }
@@ -144,7 +147,7 @@ export class Server {
     );
   }
 
-  /** Becomes a thread of another worker's module, and nothing else from then on. */
+  /** Becomes a thread of another worker's module; this worker then serves no requests. */
   async #join({ module, crew, number }: ThreadMessage): Promise<never> {
     const core = await Core.create(module, undefined, crew, true);
     return serveThread(crew, number, (thread, argument) => core.runThread(thread, argument), () => this.#scope.postMessage({ event: 'waits' }, []));
@@ -199,7 +202,7 @@ export class Server {
     return null;
   }
 
-  /** Answers everything that is open, and tells the page. */
+  /** Answers all open requests with the error, and notifies the page. */
   #lose(error: GradloomError): void {
     const value = errorValue(error);
     if (this.#core && !this.#core.dead) this.#core.lose(error.message);
@@ -225,7 +228,7 @@ export class Server {
     return session;
   }
 
-  /** Does something after all that was asked of a session before. */
+  /** Runs a job after all earlier requests of a session. */
   #inOrder<R>(session: Session, job: () => R | Promise<R>): Promise<R> {
     const done = session.chain.then(() => {
       if (session.dropped) throw fail('aborted', 'the model was replaced');
@@ -235,7 +238,7 @@ export class Server {
     return done;
   }
 
-  /** Makes a program with its pipelines, or leaves nothing. */
+  /** Creates a program with its pipelines; leaves nothing behind if that fails. */
   async #prepared(describe: (core: Core) => number): Promise<number> {
     const core = this.#ready();
     const gpu = this.#gpu;
@@ -303,7 +306,7 @@ export class Server {
     const session = this.#owners.get(request.program);
     if (!session) return { kind: 'aborted' };
     const read = request.kind === 'run' || request.read;
-    // The inner promise is the reading, which the next request does not wait for.
+    // The inner promise is for reading the results, which the next request does not wait for.
     const queued = session.chain.then(async (): Promise<{ reply: Promise<StepReply> }> => {
       const gone = () =>
         session.dropped || this.#cancelled.has(request.id) || !this.#owners.has(request.program);
@@ -320,7 +323,7 @@ export class Server {
         .catch(() => undefined)
         .then(() => { session.flying.splice(session.flying.indexOf(flight), 1); });
       session.flying.push(flight);
-      // There may be no listener yet.
+      // Nothing may await the promise yet.
       reply.catch(() => undefined);
       return { reply };
     });
@@ -328,7 +331,9 @@ export class Server {
     return (await queued).reply;
   }
 
-  /** A part of the inputs of a program's last step, cut along their first axes; a number has no part. */
+  /**
+   * Returns a part of the inputs of a program's last step, cut along their first axes; scalars are not cut.
+   */
   #part({ program, part, parts }: NonNullable<Requests['run']['ask']['of']>): Stored[] {
     const inputs = this.#last.get(program);
     if (!inputs) throw fail('feed', 'no step was made whose gradients could be had', 'give inputs: downloadParamGrads({ .. })');
@@ -338,7 +343,7 @@ export class Server {
     });
   }
 
-  /** What a submitted step gave. */
+  /** Returns the results of a submitted step. */
   async #finish(step: number, read: boolean, transfer: Transferable[]): Promise<StepReply> {
     const core = this.#ready();
     try {
@@ -360,7 +365,7 @@ export class Server {
     return { name, dtype, shape, data };
   }
 
-  /** Waits for the elements, in the session's order. */
+  /** Waits for the elements of an upload, in the session's order. */
   async #arrive(request: Extract<Request, { kind: 'upload' }>): Promise<null> {
     const session = this.#session(request.session);
     const arrival = new Arrival(request);
@@ -404,7 +409,7 @@ export class Server {
 
   async #download({ id: request, session: id, states, program }: Extract<Request, { kind: 'download' }>): Promise<Requests['download']['answer']> {
     const session = this.#session(id);
-    // Each by itself, so that the page is never busy for long with what comes.
+    // Each tensor has its own message, so that none blocks the page for long.
     const send = (part: Sent) => {
       if (this.#open.has(request)) this.#scope.postMessage({ id: request, part }, [part.data.buffer]);
     };
@@ -418,7 +423,7 @@ export class Server {
         for (const tensor of wanted) send(this.#sent(core, tensor, []));
         return { done: Promise.resolve(), attempted };
       }
-      // The copies are submitted here, in order; only the reading is left for later.
+      // The copies are submitted here, in order; only reading them is deferred.
       const done = gpu.ranges(wanted.map(({ buffer, at, bytes }) => ({ buffer: buffer ?? -1, at, bytes }))).then((buffers) => {
         wanted.forEach(({ name, dtype, shape }, i) => send({ name, dtype, shape, data: dataOf(dtype, buffers[i]!, 0, buffers[i]!.byteLength) }));
       });
@@ -432,12 +437,12 @@ export class Server {
   async #release(program: number): Promise<null> {
     const session = this.#owners.get(program);
     if (!session) return null;
-    // Runs that were asked for before still happen.
+    // Runs that were requested before are completed first.
     await session.chain;
     this.#owners.delete(program);
     this.#last.delete(program);
     await Promise.all(session.flying);
-    // The session may have been dropped meanwhile, with its programs.
+    // The session and its programs may have been dropped meanwhile.
     if (session.programs.delete(program) && !session.dropped) this.#ready().release('program', program);
     return null;
   }
@@ -453,14 +458,14 @@ export class Server {
       this.#owners.delete(program);
       this.#last.delete(program);
     }
-    // After a trap there is nothing to release in it.
+    // After a trap, nothing can be released.
     if (core.dead) return null;
     for (const program of session.programs) core.release('program', program);
     core.release('session', id);
     return null;
   }
 
-  /** Waits until nothing that was asked of a session is under way. */
+  /** Waits until a session has no unfinished requests. */
   async #idle(session: Session): Promise<void> {
     await session.chain;
     await Promise.all(session.flying);
@@ -480,13 +485,14 @@ export class Server {
       await Promise.all([...this.#sessions.keys()].map((id) => this.#drop(id)));
       return this.#counters();
     } finally {
-      // One that is still asked for, too.
+      // This includes a device that is still being requested.
       (await this.#device?.catch(() => null))?.destroy();
     }
   }
 }
 
-// In a worker, or a thread of Node.js, serve it. In tests, which import this file elsewhere, do nothing.
+// Serves requests in a worker or a thread of Node.js. Does nothing in tests, which import this file
+// elsewhere.
 const scope = globalThis as unknown as Scope & { WorkerGlobalScope?: unknown };
 const thread = threadScope();
 if (scope.WorkerGlobalScope !== undefined) new Server(scope);

@@ -9,7 +9,7 @@ const at = (name) => fileURLToPath(new URL(name, import.meta.url));
 const PAGES = at('../../docs/guide/src');
 const FOLDER = at('../.test/guide');
 
-/** Writes the blocks, each named after its page and line, and gives the files' paths. */
+/** Writes the blocks, each named after its page and line, and returns the files' paths. */
 export function writeGuide() {
   rmSync(FOLDER, { recursive: true, force: true });
   mkdirSync(FOLDER, { recursive: true });
@@ -18,7 +18,7 @@ export function writeGuide() {
     return [...text.matchAll(/^```ts\n([\s\S]*?)^```$/gm)].map(({ 1: code, index }) => {
       const line = text.slice(0, index).split('\n').length;
       const file = join(FOLDER, `${page.replace(/\W/g, '-').replace(/-md$/, '')}-${line}.ts`);
-      // A module, even without imports.
+      // The export makes it a module, even without imports.
       writeFileSync(file, `${code}export {}\n`);
       return file;
     });

@@ -1,5 +1,5 @@
-// A headless Chromium with WebGPU on SwiftShader, and a server of this folder. In: a function of the page.
-// Out: what it returns. CHROMIUM names another browser than Debian's.
+// A headless Chromium with WebGPU on SwiftShader, and a server of this folder. In: a function to run in the
+// page. Out: its result. The environment variable CHROMIUM selects another browser than Debian's.
 
 import { createServer } from 'node:http';
 import { readFile } from 'node:fs/promises';
@@ -13,14 +13,14 @@ import { chromium } from 'playwright-core';
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const TYPES = { '.js': 'text/javascript', '.mjs': 'text/javascript', '.html': 'text/html', '.wasm': 'application/wasm', '.css': 'text/css' };
 
-/** The page at `/`, in which modules find the package by its name. */
+/** The page at `/`, in which modules import the package by its name. */
 const PAGE = '<!doctype html><link rel=icon href="data:,"><title>test</title>'
   + '<script type="importmap">{ "imports": { "gradloom": "/dist/index.js" } }</script>';
 
-/** Headers of a page that is cross-origin isolated, and of what it loads. */
+/** Headers of a page that is cross-origin isolated, and of its resources. */
 export const ISOLATED = { 'cross-origin-opener-policy': 'same-origin', 'cross-origin-embedder-policy': 'require-corp' };
 
-/** Serves a folder; gives its address and a function that ends it. */
+/** Serves a folder; returns its URL and a function that stops the server. */
 export async function serve(root = ROOT, headers = {}) {
   const server = createServer(async (request, response) => {
     const path = normalize(decodeURIComponent(new URL(request.url, 'http://x').pathname));
@@ -37,8 +37,8 @@ export async function serve(root = ROOT, headers = {}) {
 }
 
 /**
- * Opens a page of a server in a fresh browser; `gpu: false` leaves WebGPU out. Its adapter, which is software, has another
- * name for pages, so that they take it for a GPU's, unless `software` says otherwise.
+ * Opens a page of a server in a fresh browser; `gpu: false` disables WebGPU. Its adapter is emulated in
+ * software, but reports another name to pages, which then treat it as a GPU's, unless `software` is true.
  */
 export async function open(url, { gpu = true, software = false } = {}) {
   const profile = mkdtempSync(join(tmpdir(), 'gradloom-chromium-'));
@@ -65,7 +65,7 @@ export async function open(url, { gpu = true, software = false } = {}) {
   };
 }
 
-/** A server and a page for all tests of a file: `page` and `url`, once they run. */
+/** Opens a server and a page for all tests of a file: `page` and `url`, once they run. */
 export function opened() {
   const here = {};
   let server, browser;

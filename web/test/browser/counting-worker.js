@@ -1,5 +1,6 @@
-// The package's worker, which counts the modules that it makes at run time, or, with ?refuse in its address, makes none: a message on
-// the channel 'loops' is answered with how many were asked for and how many there are.
+// The package's worker, which counts the modules that it compiles at run time or, with ?refuse in its URL,
+// compiles none. A message on the channel 'loops' is answered with the numbers of requested and of existing
+// modules.
 
 const refuses = new URL(self.location.href).searchParams.has('refuse');
 const seen = { asked: 0, made: 0 };
@@ -15,7 +16,7 @@ WebAssembly.Instance = new Proxy(Instance, {
 const channel = new BroadcastChannel('loops');
 channel.onmessage = ({ data }) => { if (data === 'count') channel.postMessage(seen); };
 
-// After that, so not a static import. What arrives meanwhile is kept for it.
+// Imported after the setup above, so not statically. Messages that arrive meanwhile are kept.
 const early = [];
 self.onmessage = (event) => early.push(event);
 await import('/dist/worker.js');

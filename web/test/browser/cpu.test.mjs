@@ -28,7 +28,7 @@ test('it is told why there is no WebGPU, and what can be done', async () => {
   assert.match(status.message, /no adapter/);
   assert.match(status.help, /device: 'cpu'/);
 
-  // Who asks for WebGPU and nothing else hears of it too.
+  // A caller that requests only WebGPU gets the error.
   const error = await inPage(() => g.compile({ ...sine(g).spec, device: 'webgpu' }).catch(({ kind, message }) => ({ kind, message })));
   assert.equal(error.kind, 'unsupported');
   assert.match(error.message, /adapter/);
@@ -44,7 +44,7 @@ test("'auto' takes the CPU, trains the sine from 0.5 below 0.01, and nothing is 
     const at = (values) => infer.run({ x: Float32Array.from(values) });
     const [one, three] = [await at([0.5]), await at([-1, 0, 1])];
 
-    // The parameters are what the runs use: y is the last bias where the last weights are 0.
+    // The runs use the current parameters: y is the last bias if the last weights are 0.
     const params = await train.downloadParams();
     await train.uploadParams({ l3: { W: new Float32Array(32), b: new Float32Array([3]) } }, { partial: true });
     const constant = (await at([0.5])).output[0];
@@ -71,7 +71,7 @@ test("'auto' takes the CPU, trains the sine from 0.5 below 0.01, and nothing is 
   assert.deepEqual(seen.after, ['aborted', 'aborted']);
   assert.equal(seen.left, 0);
 
-  // The browser says so a little later.
+  // The browser reports this with a delay.
   for (let i = 0; i < 20 && browser.page.workers().length > 0; i++) await new Promise((resolve) => setTimeout(resolve, 50));
   assert.equal(browser.page.workers().length, 0);
 });
@@ -102,7 +102,7 @@ test('fused loops are compiled to WebAssembly, once each, with the bits of the i
     });
     const { LayerNorm, Linear, Module, compile, configure, gelu, init, mean, square, sub } = g;
     configure({ worker: () => new Worker(worker, { type: 'module' }) });
-    // Rows that are reduced, functions with long formulas, and widths that four does not divide.
+    // These are row reductions, functions with long formulas, and widths that are not multiples of four.
     class Model extends Module {
       l1 = new Linear(3, 301, { init: init.fanIn() });
       norm = new LayerNorm(301);
@@ -133,6 +133,6 @@ test('fused loops are compiled to WebAssembly, once each, with the bits of the i
 function near(name, seen, wanted) {
   assert.equal(seen.length, wanted.length);
   const apart = Math.max(...seen.map((value, i) => Math.abs(value - wanted[i])));
-  // Not `>`: NaN fails too.
+  // Not `>`, so that NaN fails too.
   assert.ok(apart <= 1e-4, `${name}: ${apart} apart`);
 }

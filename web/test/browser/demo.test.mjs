@@ -1,6 +1,6 @@
-// The demo page in a browser: each sample learns, what is running is shown, the controls do what they say.
-// Needs dist/ (npm run build). SwiftShader is slow: the address makes the models small. SCREENSHOTS=FOLDER
-// keeps pictures to look at.
+// The demo page in a browser: each sample learns, the running program is shown, the controls work. Needs
+// dist/ (npm run build). SwiftShader is slow, so parameters of the URL make the models small.
+// SCREENSHOTS=FOLDER saves screenshots.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -17,7 +17,7 @@ before(async () => {
   page.on('console', (message) => { if (message.type() === 'error') errors.push(message.text()); });
   page.on('pageerror', (error) => errors.push(String(error)));
   page.on('requestfailed', (request) => errors.push(`failed: ${request.url()}`));
-  // No network at run time: all that the page loads is ours.
+  // The page loads nothing from other servers at run time.
   page.on('request', (request) => {
     const { protocol, origin } = new URL(request.url());
     if (origin !== server.url && !['data:', 'blob:'].includes(protocol)) errors.push(`elsewhere: ${request.url()}`);
@@ -40,7 +40,7 @@ const picture = async (name, options) => {
 };
 const clean = () => assert.deepEqual(errors.splice(0), []);
 
-/** Trains a sample for the steps of its address; gives the loss. */
+/** Trains a sample for the number of steps in its URL and returns the loss. */
 const trained = async (query) => {
   await visit(query);
   await page.click('#start');
@@ -50,8 +50,9 @@ const trained = async (query) => {
   return number('loss');
 };
 
-// Where the loss begins is known: ln 3 of three arms, ln 10 of ten digits, ln 12, ln 27 and ln 34 of as many characters,
-// ln 2 for each of 144 pixels, the spread of the targets. Two networks against each other stay near 3 ln 2.
+// The initial losses are known: ln 3 for three arms, ln 10 for ten digits, ln 12, ln 27 and ln 34 for the
+// numbers of characters, ln 2 for each of 144 pixels, the variance of the targets. Two competing networks
+// stay near 3 ln 2.
 const SAMPLES = [
   { name: 'sin', query: 'width=32&steps=150', begins: 0.28, below: 0.06, shown: () => page.isVisible('.plot') },
   { name: 'spirals', query: 'width=16&batch=32&steps=150', begins: 1.1, below: 0.6, shown: async () => /\d+%/.test(await page.textContent('.score')) },
@@ -71,7 +72,7 @@ for (const { name, query, begins, below, shown } of SAMPLES) {
     const loss = await trained(`sample=${name}&seed=1&${query}`);
     assert.ok(loss < below, `the loss is ${loss}`);
     assert.equal(await number('step'), Number(new URLSearchParams(query).get('steps')));
-    // What is shown is brought up to date after the last step.
+    // The display is updated after the last step.
     const until = Date.now() + 30_000;
     while (!await shown() && Date.now() < until) await page.waitForTimeout(100);
     assert.ok(await shown());
@@ -115,7 +116,7 @@ test('pause rests, going on goes on, reset begins again, the learning rate acts 
   await stepsFrom(40);
   await page.click('#start');
   await state('paused');
-  // The steps that were on their way arrive.
+  // Steps already in flight complete.
   await page.waitForTimeout(600);
   const rest = await number('step');
   await page.waitForTimeout(400);
@@ -174,7 +175,7 @@ test('an error is shown with its kind, what helps and the line of the sample', a
   const text = await page.evaluate(async () => {
     const { Linear, Module, matmul, mean, trace } = await import('/dist/index.js');
     const { showError } = await import('/demo/errors.js');
-    // A sample with a mistake, as a module of its own: errors name lines of files.
+    // A sample with a mistake, as a separate module: errors name lines of files.
     const source = `export const loss = ({ matmul, mean }) => (m, { x }) =>\n  mean(matmul(m.l.fwd(x), x));`;
     const { loss } = await import(URL.createObjectURL(new Blob([source], { type: 'text/javascript' })));
     class M extends Module { l = new Linear(1, 1); }
@@ -228,7 +229,7 @@ test('on a phone nothing sticks out, and both themes are there', async () => {
   await page.reload();
   assert.equal(await ground(), dark);
   await page.click('#theme');
-  // What was chosen counts, and where nothing was, what the system says, also when that changes.
+  // The user's choice has precedence over the system's setting, which otherwise applies even when it changes.
   await page.emulateMedia({ colorScheme: 'dark' });
   assert.equal(await ground(), light);
   await page.evaluate(() => localStorage.clear());

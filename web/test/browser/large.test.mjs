@@ -1,11 +1,12 @@
-// Values and steps of more bytes than 32 bits count: what limits a page is the adapter. Needs dist/ (npm run build).
+// Values and steps of more bytes than fit in 32 bits: only the adapter limits a page. Needs dist/ (npm run
+// build).
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { opened } from './chromium.mjs';
 
 const here = opened();
-// SwiftShader has buffers of less than 1 GiB.
+// Buffers of SwiftShader are smaller than 1 GiB.
 const BYTES = 2 ** 30 - 2 ** 20;
 
 test('a value of nearly 1 GiB is made, overwritten, computed with and read back', async () => {

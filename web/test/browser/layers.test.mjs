@@ -1,4 +1,4 @@
-// Convolutions, pooling, recurrent layers and options in a browser, against sums written out here. Needs dist/
+// Convolutions, pooling, recurrent layers and options in a browser, compared with explicit sums. Needs dist/
 // (npm run build).
 
 import assert from 'node:assert/strict';
@@ -99,7 +99,7 @@ const sum = (values) => values.reduce((a, b) => a + b, 0);
 test('it ran', () => assert.equal(seen.failed, undefined));
 
 test('convolutions are sums of what the weights see', () => {
-  // 3 outputs of 3 x 2 positions; the bias is zero at first.
+  // There are 3 outputs of 3 x 2 positions; the bias is initially zero.
   near('conv', range(3).flatMap((o) => range(3).flatMap((r) => range(2).map((k) =>
     sum(range(2).flatMap((c) => range(2).flatMap((a) => range(3).map((b) =>
       seen.weights[o * 12 + c * 6 + a * 3 + b] * X(c, r + a, 2 * k + b - 1)))))))));

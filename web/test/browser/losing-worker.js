@@ -1,4 +1,5 @@
-// The package's worker, whose devices can be lost: a message on the channel 'lose' destroys them behind its back, as a driver does.
+// The package's worker, whose devices can be lost: a message on the channel 'lose' destroys them without its
+// knowledge, as a driver does.
 
 import '/dist/worker.js';
 

@@ -1,5 +1,5 @@
-// A device that is lost while things are pending: everything settles and says so, and compiling again goes
-// on. Needs dist/ (npm run build).
+// A device that is lost while requests are pending: everything settles with the error, and compiling again
+// works. Needs dist/ (npm run build).
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -30,7 +30,8 @@ test('a lost device settles everything that is pending, and what is asked later;
     const kept = await train.downloadParams();
     const before = (await infer.run({ x: new Float32Array([0.5]) })).output[0];
 
-    // More than can be in flight, so that some were not begun; and one of each of the other requests.
+    // There are more steps than can be in flight, so that some have not started, and one of each other
+    // request.
     const results = [
       ...Array.from({ length: 40 }, () => train.step(batch)), infer.run({ x: new Float32Array(7) }),
     ];
@@ -57,7 +58,7 @@ test('a lost device settles everything that is pending, and what is asked later;
     };
   });
 
-  // Steps that were done before it was lost are done.
+  // Steps completed before the loss stay completed.
   const cut = seen.settled.findIndex(([kind]) => kind !== 'completed');
   assert.ok(cut >= 0 && cut < 40, `${cut} of ${seen.settled.length} were completed`);
   assert.deepEqual(seen.settled.slice(cut), Array(seen.settled.length - cut).fill(['failed', 'lost']));
@@ -75,7 +76,7 @@ test('a lost device settles everything that is pending, and what is asked later;
   assert.deepEqual(seen.kinds, Array(5).fill('completed'));
   assert.deepEqual([seen.left.liveBuffers, seen.left.sessions], [0, 0]);
 
-  // The browser says so a little later.
+  // The browser reports this with a delay.
   for (let i = 0; i < 20 && browser.page.workers().length > 0; i++) await new Promise((resolve) => setTimeout(resolve, 50));
   assert.equal(browser.page.workers().length, 0);
 });

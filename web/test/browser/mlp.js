@@ -1,6 +1,7 @@
-// The sine MLP of README, smaller, for tests that compare devices. In: the package. Out: what `compile` takes, and a batch that is always the same.
+// The sine MLP of README, smaller, for tests that compare devices. In: the package. Out: the options of
+// `compile`, and a batch that is always the same.
 
-/** 1-32-32-1, tanh, batch 64, Adam. */
+/** A 1-32-32-1 network with tanh, batch 64, Adam. */
 export function sine(g) {
   const BATCH = 64;
   class MLP extends g.Module {
@@ -9,7 +10,8 @@ export function sine(g) {
     l3 = new g.Linear(32, 1, { init: g.init.fanIn() });
   }
   const forward = (m, { x }) => m.l3.fwd(g.tanh(m.l2.fwd(g.tanh(m.l1.fwd(x)))));
-  // Not symmetric: gradients that cancel would be rounding errors, of which Adam makes whole steps.
+  // The inputs are not symmetric: gradients that cancel would be rounding errors, which Adam amplifies to
+  // full steps.
   const x = Float32Array.from({ length: BATCH }, (_, i) => i / (BATCH - 1) * 5 - 2);
   return {
     spec: {
@@ -21,7 +23,7 @@ export function sine(g) {
   };
 }
 
-/** Trains a few steps; gives losses and parameters as plain values. */
+/** Trains a few steps and returns losses and parameters as plain values. */
 export async function fewSteps(g, device, steps) {
   const { spec, batch } = sine(g);
   const train = await g.compile({ ...spec, device });

@@ -1,7 +1,7 @@
-// The same steps as natively: equal kernels, equal results. The models of bench/models.js train here with the
-// least limits of WebGPU; what came of it goes to a folder, and crates/gradloom/tests/browser_run.rs does the
-// same natively, on the same kind of device through Vulkan, and compares. A checkpoint of the page is gone on with
-// there, and one of there in the page.
+// Equality with native steps: equal kernels, equal results. The models of bench/models.js train here with
+// WebGPU's minimum limits; the results are written to a folder, and crates/gradloom/tests/browser_run.rs
+// trains natively on the same kind of device through Vulkan, and compares. A checkpoint of the page is
+// resumed there, and one from there in the page.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -15,7 +15,9 @@ import { open, serve } from './chromium.mjs';
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
 const DRIVER = '/usr/lib/chromium/vk_swiftshader_icd.json';
 
-/** Trains a model of bench/models.js in the page; gives files' texts and bytes (base64). */
+/**
+ * Trains a model of bench/models.js in the page; returns the contents of files as text and bytes (base64).
+ */
 async function run(page, name, steps) {
   return page.evaluate(async ({ name, steps }) => {
     const g = await import('/dist/index.js');
@@ -27,7 +29,7 @@ async function run(page, name, steps) {
       for (const byte of new Uint8Array(g.saveSafetensors(tensors, metadata))) text += String.fromCharCode(byte);
       return btoa(text);
     };
-    // Numbered, so that the order of names is that of the model.
+    // The numbers keep the names in the order of the model.
     const numbered = (tensors) => Object.fromEntries(Object.values(tensors).map((data, i) => [String(i).padStart(3, '0'), data]));
     const parameters = async () => {
       const flat = await train.downloadParams();
@@ -51,7 +53,10 @@ async function run(page, name, steps) {
   }, { name, steps });
 }
 
-/** Goes on with a checkpoint (base64) in a new program: the tensors after it was taken, and the losses of some steps. */
+/**
+ * Resumes a checkpoint (base64) in a new program; returns the tensors after loading it, and the losses of
+ * some steps.
+ */
 async function goOn(page, name, steps, checkpoint) {
   return page.evaluate(async ({ name, steps, checkpoint }) => {
     const g = await import('/dist/index.js');
@@ -69,7 +74,7 @@ async function goOn(page, name, steps, checkpoint) {
   }, { name, steps, checkpoint });
 }
 
-/** Tensors of 32 bits in a safetensors file, as words. */
+/** Returns the tensors of 32 bits in a safetensors file, as words. */
 function wordsOf(file) {
   const begin = 8 + Number(file.readBigUInt64LE(0));
   const { __metadata__: _, ...entries } = JSON.parse(file.subarray(8, begin).toString());
@@ -88,7 +93,7 @@ test('kernels, losses and parameters are those of the native program', { timeout
         writeFileSync(join(folder, name, file), text, file.endsWith('.txt') ? 'utf8' : 'base64');
       }
     }
-    // With the features of the whole workspace, as the tests in Rust were built.
+    // The features of the whole workspace, with which the Rust tests were built.
     const env = { ...process.env, GRADLOOM_BROWSER_RUN: folder, VK_ICD_FILENAMES: DRIVER, VK_DRIVER_FILES: DRIVER };
     const said = execFileSync('cargo', ['test', '--workspace', '--test', 'browser_run', '--', '--nocapture'], { cwd: ROOT, env, encoding: 'utf8' });
     console.log(said.split('\n').filter((line) => line.startsWith(folder)).map((line) => line.slice(folder.length + 1)).join('\n'));

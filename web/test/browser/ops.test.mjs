@@ -1,5 +1,5 @@
-// The composed functions of ops.ts and the layers, in a browser, against numbers computed here. Needs dist/
-// (npm run build).
+// The composed functions of ops.ts and the layers, in a browser, compared with numbers computed here. Needs
+// dist/ (npm run build).
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -132,7 +132,7 @@ test('layers', () => {
     const [c, s] = [[0, 1].map((i) => Math.cos(angle(i))), [0, 1].map((i) => Math.sin(angle(i)))];
     return [...[0, 1].map((i) => row[i] * c[i] - row[i + 2] * s[i]), ...[0, 1].map((i) => row[i + 2] * c[i] + row[i] * s[i])];
   }));
-  // What is later changes nothing before it.
+  // A later position does not affect earlier ones.
   assert.deepEqual(seen.future.slice(0, 8), seen.out.attended.slice(0, 8));
   assert.notDeepEqual(seen.future.slice(8), seen.out.attended.slice(8));
 });

@@ -1,4 +1,4 @@
-// Floats of 16 bits, and the precision f16, on WebGPU and in the CPU's module. Needs dist/ (npm run build).
+// 16-bit floats, and the precision f16, on WebGPU and in the CPU's module. Needs dist/ (npm run build).
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

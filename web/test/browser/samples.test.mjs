@@ -1,6 +1,6 @@
-// Some of the samples in a page, on WebGPU: they reach the results that they reach on the CPU
-// (test/samples/samples.test.mjs has all of them). SwiftShader is slow: these are the small ones. Needs dist/ (npm run
-// build).
+// Some of the samples in a page, on WebGPU: they reach the same results as on the CPU
+// (test/samples/samples.test.mjs has all of them). SwiftShader is slow, so these are the small ones. Needs
+// dist/ (npm run build).
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -8,7 +8,7 @@ import { opened } from './chromium.mjs';
 
 const here = opened();
 
-/** Trains a sample in the page. Gives its result, and the losses of the first and the last step. */
+/** Trains a sample in the page; returns its result, and the losses of the first and the last step. */
 const trained = (name, steps) => here.page.evaluate(async ({ name, steps }) => {
   const { run } = await import(`/samples/dist/${name}.js`);
   const losses = [];

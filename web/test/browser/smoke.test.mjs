@@ -1,5 +1,5 @@
-// The built package in a browser: trains, attaches, moves parameters, replaces, ends. Needs dist/ (npm run
-// build).
+// The built package in a browser: trains, attaches, transfers parameters, replaces, ends. Needs dist/ (npm
+// run build).
 
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
@@ -197,8 +197,8 @@ test('compiling and ending again and again leaves no worker, and no memory', asy
     await devtools.send('HeapProfiler.collectGarbage');
     return (await devtools.send('Runtime.getHeapUsage')).usedSize;
   };
-  // Of the process that has the devices, and its memory that no file backs; the first programs fill pools and
-  // caches of the driver.
+  // The memory is that of the GPU process without files; the first programs fill the driver's pools and
+  // caches.
   const processes = await browser.page.context().browser().newBrowserCDPSession();
   const { id } = (await processes.send('SystemInfo.getProcessInfo')).processInfo.find(({ type }) => type === 'GPU');
   const status = `/proc/${id}/status`;
@@ -210,7 +210,7 @@ test('compiling and ending again and again leaves no worker, and no memory', asy
   const grown = [await heap() - before[0], gpu() - before[1]];
   assert.ok(grown[0] < 500_000, `the page has ${grown[0]} bytes more after 20 programs`);
   assert.ok(grown[1] < 8_000_000, `the GPU's process has ${grown[1]} bytes more after 20 programs`);
-  // The browser says so a little later.
+  // The browser reports this with a delay.
   for (let i = 0; i < 20 && browser.page.workers().length > 0; i++) await new Promise((resolve) => setTimeout(resolve, 50));
   assert.equal(browser.page.workers().length, 0);
 });
@@ -245,7 +245,7 @@ test('tied parameters are one; a state that is put back goes on exactly', async 
   assert.deepEqual(seen.tree, [3, 2]);
   assert.deepEqual(seen.flat, ['a.W', 'frozen']);
   assert.ok(Math.abs(seen.rate - 0.025) < 1e-9, `${seen.rate}`);
-  // The second of them has another rate, which follows the attempted steps.
+  // The second step has another rate, which depends on the attempted steps.
   assert.deepEqual(seen.again, seen.after);
   assert.deepEqual(seen.fromFile, seen.after);
   assert.deepEqual(seen.metadata, { 'gradloom.state': '1', 'gradloom.attempted_steps': '1', 'gradloom.applied_steps': '1', 'gradloom.seed': '1' });

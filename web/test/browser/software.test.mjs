@@ -1,4 +1,4 @@
-// An adapter that is software is not taken by itself: the CPU's module is faster. Needs dist/ (npm run build).
+// A software adapter is not chosen by default, since the CPU's module is faster. Needs dist/ (npm run build).
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';

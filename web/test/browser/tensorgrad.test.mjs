@@ -1,5 +1,6 @@
-// Programs in the style of tensorgrad 0.4.6 (test/programs, which `npm run check` checks the types of): they train
-// in a browser to the results that stand here. They stay in its style; samples/ are in ours. Needs dist/ (npm run build).
+// Programs in the style of tensorgrad 0.4.6 (test/programs, whose types `npm run check` checks): they train
+// in a browser to the results stated here. They keep its style; samples/ have ours. Needs dist/ (npm run
+// build).
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -36,7 +37,7 @@ test('sums of digits: a causal transformer is right nine times in ten', async ()
   assert.deepEqual(seen.names, ['attn.0']);
   assert.deepEqual(seen.shape, [32, 4, 6, 6]);
   assert.equal(seen.heads, 32 * 4);
-  // The first query sees itself alone.
+  // The first query attends only to itself.
   assert.deepEqual(seen.first, [1, 0, 0, 0, 0, 0]);
 });
 
@@ -49,7 +50,7 @@ test('stripes: a convolutional network knows them all', async () => {
 test('bumps: an autoencoder with noise halves its loss, and its decoder draws', async () => {
   const { first, last, distinct, output } = await run('vae');
   assert.ok(first > 10 && last < 0.5 * first, `${first} to ${last}`);
-  // The noise of each step is its own.
+  // Each step has its own noise.
   assert.ok(distinct > 480, `${distinct}`);
   assert.equal(output.length, 48);
   assert.ok(output.every((p) => p >= 0 && p <= 1) && Math.max(...output) > 0.5 && Math.min(...output) < 0.1, `${output}`);
@@ -65,7 +66,7 @@ test('reset, rates, replacing, up and down', async () => {
   assert.ok(seen.learnt < 0.2 && seen.right > 0.9, `${seen.learnt}, ${seen.right}`);
   assert.deepEqual([seen.reset, seen.moved, seen.unmoved], [true, true, true]);
   assert.equal(seen.firstAgain, seen.first);
-  // The parameters of the last step: its loss was measured before it moved them.
+  // These are the parameters after the last step, whose loss was measured before its update.
   assert.ok(Math.abs(seen.still - seen.learnt) < 0.02, `${seen.still}, ${seen.learnt}`);
   assert.equal(seen.wide, 32);
   assert.ok(seen.replaced < 0.2 && seen.rightAgain > 0.9, `${seen.replaced}, ${seen.rightAgain}`);

@@ -1,11 +1,11 @@
-// The variants of the CPU's module: vectors with fused multiply-adds where the browser has them, threads where the page is
-// cross-origin isolated. Needs dist/ (npm run build).
+// The variants of the CPU's module: vectors with fused multiply-adds if the browser supports them, threads if
+// the page is cross-origin isolated. Needs dist/ (npm run build).
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ISOLATED, open, serve } from './chromium.mjs';
 
-/** A page of a server with these headers; `use` gets it, and the files that it asks for. */
+/** Opens a page of a server with these headers; `use` gets the page and the files that it requests. */
 async function withPage(headers, use) {
   const server = await serve(undefined, headers);
   const browser = await open(server.url, { gpu: false });
@@ -13,10 +13,11 @@ async function withPage(headers, use) {
     const asked = [];
     browser.page.context().on('request', (request) => asked.push(request.url().slice(server.url.length)));
     await browser.page.evaluate(async () => {
-      // As of a machine with two cores.
+      // The page behaves as on a machine with two cores.
       Object.defineProperty(navigator, 'hardwareConcurrency', { value: 2 });
       const [g, models] = [await import('/dist/index.js'), await import('/bench/models.js')];
-      // A transformer with products of many blocks: a few steps with this module, or the one that the page takes.
+      // A transformer with products of many blocks: a few steps with this module, or the one that the page
+      // chooses.
       globalThis.trained = async (cpuWasm, steps = 4) => {
         g.configure({ cpuWasm });
         const { spec, batch } = models.addition(g);
@@ -24,7 +25,7 @@ async function withPage(headers, use) {
         const losses = [];
         for (let i = 0; i < steps; i++) {
           losses.push((await train.step(batch)).loss);
-          // Other threads are started a little later.
+          // Other threads are started with a delay.
           if (i === 0) await new Promise((resolve) => setTimeout(resolve, 400));
         }
         const logits = await train.attach({ forward: (m, { ids }) => m.fwd(ids), inputs: { ids: { shape: [null, 8], dtype: 'i32' } } });
@@ -53,14 +54,14 @@ test('a browser with fused multiply-adds takes the module that has them, whose n
     assert.deepEqual([relaxed.threads, plain.threads], [1, 1]);
     assert.ok(relaxed.losses.at(-1) < relaxed.losses[0], `${relaxed.losses}`);
     relaxed.losses.forEach((loss, i) => assert.ok(Math.abs(loss - plain.losses[i]) < 1e-4, `${relaxed.losses} and ${plain.losses}`));
-    // Again, the same bits: it is the machine that decides about rounding, and always in the same way.
+    // Repeated, it has the same bits: rounding depends on the machine, and is always the same.
     assert.deepEqual(await page.evaluate(() => trained()), relaxed);
   }));
 
 test('a page that is isolated computes in threads, with the bits of one thread, and nothing is left', () =>
   withPage(ISOLATED, async (page, asked) => {
     const { two, says, runs } = await page.evaluate(async () => {
-      // What the second worker says, and whether it has a thread to run.
+      // The messages of the second worker, and whether it has a thread to run.
       const says = [];
       let crew;
       g.configure({
@@ -87,7 +88,7 @@ test('a page that is isolated computes in threads, with the bits of one thread, 
     assert.equal(one.threads, 1);
     assert.ok(two.numbers.length > 100_000 && two.numbers.every(Number.isFinite));
     assert.deepEqual({ ...two, threads: 1 }, one);
-    // The browser says so a little later.
+    // The browser reports this with a delay.
     for (let i = 0; i < 40 && page.workers().length > 0; i++) await new Promise((resolve) => setTimeout(resolve, 50));
     assert.equal(page.workers().length, 0);
   }));

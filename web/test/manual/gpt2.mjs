@@ -1,5 +1,5 @@
-// GPT-2 124M in Chromium: a safetensors file in bf16 with random weights is made, read, uploaded, and gives a next token.
-// Too slow for every run of the tests, on SwiftShader. Needs dist/ (npm run build).
+// GPT-2 124M in Chromium: a safetensors file in bf16 with random weights is written, read, uploaded, and
+// predicts a token. Too slow for every run of the tests, on SwiftShader. Needs dist/ (npm run build).
 //
 //     CHROMIUM=/usr/bin/chromium node test/manual/gpt2.mjs [webgpu|cpu] [bf16|f16|f32]
 
@@ -45,7 +45,7 @@ try {
       return g.argmax(g.matmul(g.reshape(last, [1, WIDTH]), g.permute(m.wte.W, [1, 0])), -1);
     };
 
-    /** The longest time for which the page could do nothing else. */
+    /** Maximum time for which the page could do nothing else. */
     const times = {};
     async function timed(name, work) {
       let [last, longest, done] = [performance.now(), 0, false];
@@ -61,7 +61,7 @@ try {
       done = true;
       const now = performance.now();
       const [ms, gap] = [now - begin, Math.max(longest, now - last)].map(Math.round);
-      // Of several rounds the quietest: the machine may be busy with other things.
+      // The quietest of several rounds counts, since the machine may be busy.
       if (!(times[name]?.gap <= gap)) times[name] = { ms, gap };
       return result;
     }
@@ -69,7 +69,7 @@ try {
     const model = await timed('compile', () => g.compileForward({
       model: new GPT2(), forward, inputs: { ids: { shape: [1, TIME], dtype: 'i32' } }, output: 'i32', device, seed: 1,
     }));
-    // Weights as they begin: small, and of a norm's gains 1.
+    // Typical initial weights: small, with gains of 1 in norms.
     let state = 1;
     const random = () => {
       state = (Math.imul(state, 1664525) + 1013904223) | 0;

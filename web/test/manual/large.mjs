@@ -23,7 +23,7 @@ class Wide extends g.Module {
   }
 }
 
-/** The numbers that are uploaded: a diagonal of row numbers, and one half near the end. */
+/** Numbers to upload: a diagonal of row numbers, and one half near the end. */
 const W = new Float32Array(K * N);
 for (let i = 0; i < Math.min(K, N); i++) W[i * N + i] = i;
 W[K * N - 2] = 0.5;
@@ -38,7 +38,7 @@ const { W: back } = await timed('read back', () => model.downloadParams());
 assert.equal(back.findIndex((value, i) => value !== W[i]), -1);
 await model.destroy();
 
-// With gradient and Adam's moments: four times the parameter.
+// With the gradient and Adam's moments, it takes four times the parameter's memory.
 const train = await timed('training compiled', () => g.compile({
   model: new Wide(), loss: (m, { x, y }) => g.mseLoss(g.matmul(x, m.W), y), inputs: { x: [1, K], y: [1, N] },
   optimizer: { kind: 'adam', lr: 0.01 }, device: 'webgpu',

@@ -1,16 +1,16 @@
-// A page of an installed package, watched. In: its address. Out: the losses that it reports, and every
-// address that it asked for.
+// Observes a page of an installed package. In: its URL. Out: the losses that it reports, and every URL that
+// it requested.
 
 import assert from 'node:assert/strict';
 import { open } from '../browser/chromium.mjs';
 
-/** Opens a page that trains and leaves its result in `globalThis.done`. */
+/** Opens a page that trains and stores its result in `globalThis.done`. */
 export async function learn(origin, path, options) {
   const browser = await open('about:blank', options);
   try {
     const { page } = browser;
     const [asked, errors] = [[], []];
-    // Of the context: workers' requests too.
+    // On the context, to include workers' requests.
     page.context().on('request', (request) => asked.push(request.url()));
     page.on('pageerror', (error) => errors.push(String(error)));
     await page.goto(`${origin}${path}`);
@@ -23,7 +23,7 @@ export async function learn(origin, path, options) {
   }
 }
 
-/** What every page of the tests must have done. */
+/** Asserts the expected result of every page of the tests. */
 export function assertLearnt(seen, origin) {
   assert.equal(seen.error, undefined);
   assert.deepEqual(seen.errors, []);
@@ -34,7 +34,7 @@ export function assertLearnt(seen, origin) {
 }
 
 /**
- * The wasm modules among the addresses: `gradloom`, `gradloom-cpu-relaxed`. A bundler may have put a hash into a
- * name.
+ * Returns the names of the wasm modules among the URLs, such as `gradloom-cpu-relaxed`. A bundler may have
+ * put a hash into a name.
  */
 export const modules = ({ asked }) => asked.map((url) => /\/(gradloom(?:-cpu(?:-relaxed|-threads)?)?)(?:-[\w-]{8})?\.wasm/.exec(url)?.[1]).filter(Boolean);
