@@ -1,5 +1,5 @@
-// Turns src into JavaScript, a file for a file, in .test/src, so that tests import what they test; and the blocks of
-// the guide, which import that.
+// Compiles src file by file to JavaScript in .test/src, which the tests import, and the blocks of the guide,
+// which import that.
 
 import { readdirSync, rmSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';

@@ -1,5 +1,5 @@
-// What npm packs is a package that works where it is installed: in a plain page and with Vite, built and
-// served. Needs dist/ (npm run build).
+// The package that npm packs works after installation: in a plain page and with Vite, built and served. Needs
+// dist/ (npm run build).
 
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -14,7 +14,7 @@ let installed;
 before(async () => { installed = await install(); });
 after(() => installed?.close());
 
-/** Serves a folder while a page of it learns. */
+/** Serves a folder while a page of it trains. */
 async function learnFrom(folder, path, options) {
   const server = await serve(folder);
   try {
@@ -37,13 +37,13 @@ test('it has what it needs, and nothing else', () => {
   assert.equal(manifest.dependencies, undefined);
   const targets = Object.values(manifest.exports).flatMap((to) => (typeof to === 'string' ? to : Object.values(to)));
   for (const target of [manifest.types, ...targets]) assert.ok(existsSync(join(installed.package, target)), target);
-  // Bundlers leave imports of addresses that they do not know alone, and are told so.
+  // Bundlers leave imports of unknown URLs alone only if a comment instructs them.
   for (const name of ['index.js', 'worker.js']) {
     const script = readFileSync(join(installed.package, 'dist', name), 'utf8');
     const imports = [...script.matchAll(/\bimport\(([^"'`)][^)]*)\)/g)].map(([, what]) => what);
     assert.ok(imports.length > 0 && imports.every((what) => /webpackIgnore:true/.test(what) && /@vite-ignore/.test(what)), `${name}: ${imports}`);
   }
-  // Nothing tells where it was built.
+  // No file contains the build folder.
   for (const name of files) assert.ok(!readFileSync(join(installed.package, name)).includes(WEB), name);
 });
 
@@ -51,7 +51,7 @@ test('a plain page imports it by its address', async () => {
   const { seen, origin } = await learnFrom(installed.project, '/plain.html');
   assertLearnt(seen, origin);
   assert.equal(seen.device, 'webgpu');
-  // The worker and the module are asked for at the same time.
+  // The worker and the module are requested at the same time.
   assert.deepEqual(seen.asked.map((url) => url.slice(origin.length)).sort(), [
     ...['gradloom.wasm', 'index.js', 'worker.js'].map((name) => `/node_modules/gradloom/dist/${name}`), '/plain.html',
   ]);
@@ -75,7 +75,7 @@ test('Vite builds it, without configuration', async () => {
   const cpu = await learnFrom(join(project, 'dist'), '/index.html', { gpu: false });
   assertLearnt(cpu.seen, cpu.origin);
   assert.equal(cpu.seen.device, 'cpu');
-  // Whether an adapter is there is only known when it is asked for: until then the GPU's module is wanted.
+  // The absence of an adapter is known only after requesting it; until then the GPU's module is fetched.
   assert.deepEqual(modules(cpu.seen).at(-1), 'gradloom-cpu-relaxed');
 });
 
@@ -87,7 +87,7 @@ test("Vite's development server serves it, without configuration", async () => {
     const seen = await learn(origin, '/index.html');
     assertLearnt(seen, origin);
     assert.equal(seen.device, 'webgpu');
-    // It was bundled ahead, as all dependencies are, and finds its other files from there.
+    // Vite bundled it ahead, like all dependencies, and it finds its other files from there.
     assert.ok(seen.asked.some((url) => url.includes('/.vite/deps/gradloom.js')), `${seen.asked}`);
     assert.deepEqual(modules(seen), ['gradloom']);
   } finally {
@@ -104,7 +104,7 @@ test('Node.js runs it in a thread', async () => {
 });
 
 test('Node.js takes the GPU of the package webgpu, or the CPU where it has no adapter', async () => {
-  // In its place one that has none: where it is looked for, and what is made of its answer.
+  // A fake package in its place, which tests where it is looked up and how its answer is used.
   const folder = join(installed.project, 'node_modules/webgpu');
   mkdirSync(folder);
   writeFileSync(join(folder, 'package.json'), JSON.stringify({ name: 'webgpu', version: '0.0.0', type: 'module', main: 'index.js' }));

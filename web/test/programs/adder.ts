@@ -46,7 +46,7 @@ function logits(m: Transformer, tokens: Tensor): Tensor {
   return m.head.fwd(m.norm.fwd(h))
 }
 
-// Only the two digits of the sum are asked for.
+// Only the two digits of the sum are predicted.
 function lossFn(m: Transformer, { tokens, targets }: { tokens: Tensor; targets: Tensor }): Tensor {
   return crossEntropy(narrow(logits(m, tokens), 1, 3, 2), targets)
 }

@@ -1,4 +1,4 @@
-// A policy learns by REINFORCE which of four arms pays, by what it sees.
+// A policy learns by REINFORCE which of four arms pays, from its observation.
 import { categorical, compile, dropout, Linear, logSoftmax, mean, Module, mul, nllLoss, oneHot, silu, type CompiledTraining, type Tensor } from 'gradloom'
 
 const B = 64, ARMS = 4
@@ -34,7 +34,7 @@ export async function run(rounds = 120) {
     const acted = await act.run({ seen })
     if (acted.kind !== 'completed') throw acted.kind === 'failed' ? acted.error : new Error(acted.kind)
     const action: Int32Array = acted.output
-    // The arm that pays is the next one.
+    // The arm after the observed one pays.
     const reward = Float32Array.from(action, (arm, i) => (arm === (seen[i]! + 1) % ARMS ? 1 : 0))
     const average = reward.reduce((a, b) => a + b) / B
     player.rewards.push(average)

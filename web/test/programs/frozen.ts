@@ -1,4 +1,4 @@
-// Features that are not trained, and parameters of the user's own: an image of rings by random Fourier features.
+// Features that are not trained, and custom parameters: an image of rings from random Fourier features.
 import { compile, concat, cos, init, Linear, matmul, mean, Module, mul, RMSNorm, silu, sin, square, sub, type Tensor } from 'gradloom'
 
 const B = 256, FEATURES = 24

@@ -1,4 +1,4 @@
-// One training through everything that its handle can do.
+// One training that uses every method of its handle.
 import {
   argmax, compile, crossEntropy, init, lr, Linear, Module, relu, singleFlight, type CompiledForward, type CompiledTraining, type LR, type Tensor,
 } from 'gradloom'
@@ -60,17 +60,17 @@ export async function run() {
   const [first, learnt] = [await app.steps(1), await app.steps(299)]
   const right = await app.right()
   const trained = await train.downloadParams()
-  // Back to the start: the same initial values, and the same first loss.
+  // After a reset, the initial values and the first loss are the same.
   await train.reset()
   const again = await train.downloadParams()
   const firstAgain = await app.steps(1)
-  // The trained ones by upload, with the optimizer's memory cleared and no rate: nothing moves.
+  // With the trained parameters uploaded, the optimizer reset and a rate of 0, nothing changes.
   await train.uploadParams(trained)
   await train.reset({ params: false, optimizer: true })
   await train.setLR(0)
   const still = await app.steps(3)
   const unmoved = await train.downloadParams()
-  // Another model, wider; the attached function follows.
+  // The model is replaced by a wider one; the attached function follows.
   await train.replaceModel(new Net(16), { seed: 12, optimizer: { kind: 'adam', lr: 0.03 } })
   const wide = (await train.downloadParams())['l1.W']!.length
   const replaced = await app.steps(300)

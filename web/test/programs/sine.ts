@@ -1,4 +1,4 @@
-// A small network learns a sine: the first program that anybody writes.
+// A small network learns a sine: a typical first program.
 import { compile, Linear, mean, Module, relu, square, sub, type Tensor } from 'gradloom'
 
 const B = 128

@@ -1,4 +1,4 @@
-// A convolutional network tells horizontal from vertical and diagonal stripes.
+// A convolutional network distinguishes horizontal, vertical and diagonal stripes.
 import { compile, Conv2d, crossEntropy, Linear, maxPool2d, Module, relu, reshape, type Tensor } from 'gradloom'
 
 const B = 24, N = 12

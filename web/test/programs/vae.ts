@@ -1,4 +1,4 @@
-// A variational autoencoder of bumps on a line: noise inside of the loss.
+// A variational autoencoder of bumps on a line, with noise inside of the loss.
 import { add, clamp, compile, compileForward, exp, Linear, mean, Module, mul, randn, relu, sigmoid, softplus, split, square, sub, sum, tanh, type Tensor } from 'gradloom'
 
 const B = 64, N = 16, Z = 2
@@ -19,7 +19,7 @@ function lossFn(m: Vae, { x }: { x: Tensor }): Tensor {
   const logVar = clamp(rawLogVar, -8, 8)
   const z = add(mu, mul(exp(mul(logVar, 0.5)), randn([B, Z])))
   const logits = decode(m, z)
-  // Of bits x with these logits.
+  // The negative log-likelihood of bits x with these logits.
   const reconstruction = sum(sub(softplus(logits), mul(x, logits)), -1)
   const divergence = mul(sum(sub(add(square(mu), exp(logVar)), add(1, logVar)), -1), 0.5)
   return mean(add(reconstruction, mul(divergence, 0.2)))
@@ -37,7 +37,7 @@ export async function run(steps = 500) {
     if (r.kind !== 'completed') throw r.kind === 'failed' ? r.error : new Error(r.kind)
     losses.push(r.loss)
   }
-  // The decoder alone, in a program of its own.
+  // The decoder alone, as a separate program.
   const decoder = await compileForward({ model: new Vae(), forward: (m: Vae, { z }: { z: Tensor }) => sigmoid(decode(m, z)), inputs: { z: [null, Z] }, seed: 1 })
   await decoder.uploadParams(await train.downloadParams())
   const r = await decoder.run({ z: new Float32Array([-1.5, 0, 0, 0, 1.5, 0]) })

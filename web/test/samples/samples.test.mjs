@@ -1,4 +1,5 @@
-// Each sample (samples/*.ts) is trained on the CPU to the result that its head states. Needs dist/ (npm run build).
+// Each sample (samples/*.ts) is trained on the CPU to the result stated in its header. Needs dist/ (npm run
+// build).
 
 import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
@@ -6,7 +7,7 @@ import { test } from 'node:test';
 
 const sample = (name) => import(`../../samples/dist/${name}.js`);
 
-/** By name: what it does, and whether the result is what is stated. */
+/** By name: a description of the sample, and a check of its stated result. */
 const STATED = {
   sin: ['a curve is fitted', ({ furthest }) => furthest <= 0.04],
   spirals: ['97% of new points are put on their spiral', ({ accuracy }) => accuracy >= 0.97],

@@ -1,6 +1,7 @@
-// What apps do around a training: generic helpers, maps, types taken from values. Checked by `npm run check`, never run.
+// Typical code around a training: generic helpers, maps, types derived from values. Checked by `npm run
+// check`, never run.
 import { compile, compileForward, Module, Linear, LayerNorm, mean, square, sub, capture, relu, lr, type CompiledTraining, type CompiledForward, type Tensor, type InputDecls, type TypedInputs, type OptimizerConfig, type LR, type StepResult, type Captures } from 'gradloom';
-// classes with generic helpers, as apps have them
+// Classes with generic helpers, as applications define them.
 abstract class Base extends Module { abstract fwd(x: Tensor): Tensor }
 class A extends Base { l = new Linear(1, 1); fwd(x: Tensor) { return this.l.fwd(x) } }
 class B extends Base { n = new LayerNorm(4); blocks: A[] = []; fwd(x: Tensor) { return this.n.fwd(x) } }

@@ -1,5 +1,5 @@
-// What the types allow and forbid: the README's example, and lines that must not compile. Checked by `npm run
-// check`, never run.
+// Code that the types allow and forbid: the README's example, and lines that must not compile. Checked by
+// `npm run check`, never run.
 import {
   Module, compile, Linear, loadSafetensors, saveSafetensors,
   sub, mean, square, relu,

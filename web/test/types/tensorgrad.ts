@@ -1,5 +1,5 @@
-// The whole interface as a user of tensorgrad 0.4.6 writes it: names, argument orders, option names, shapes of
-// results. Checked by `npm run check`, never run; `test/unit/interface.test.mjs` looks for the values.
+// The whole interface as a user of tensorgrad 0.4.6 writes it: names, argument orders, option names, shapes
+// of results. Checked by `npm run check`, never run; `test/unit/interface.test.mjs` checks the values.
 import {
   abs, add, arange, argmax, argmin, capture, categorical, checkWebGPU, clamp, compile, compileForward, concat, conv2d, cos, Conv2d,
   crossEntropy, div, dropout, Embedding, embedding, erf, exp, gelu, getOpInputs, greater, init, LayerNorm, leakyRelu, less, Linear,
@@ -20,7 +20,7 @@ import {
 type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends (<T>() => T extends B ? 1 : 2) ? true : false
 function same<_T extends true>(): void {}
 
-// A model with parameters of its own, layers in lists, layers that may be missing.
+// A model with its own parameters, layers in lists, and optional layers.
 class Block extends Module {
   norm = new LayerNorm(32, { eps: 1e-5, bias: false, decay: true })
   rms = new RMSNorm(32, { eps: 1e-6, decay: false })
@@ -89,7 +89,8 @@ const optimizers: OptimizerConfig[] = [adam, adamw, sgd, { kind: 'adam', lr: 0.1
 // @ts-expect-error a name that is not there
 const mistaken: AdamConfig = { kind: 'adam', lr: 0.1, b1: 0.9 }
 
-// What is compiled is stored in variables and fields, and handed to functions, by the model's type alone.
+// Compiled programs are stored in variables and fields, and passed to functions, typed only by the model's
+// type.
 let current: CompiledTraining<MyModel> | null = null
 class Session {
   train?: CompiledTraining<MyModel>
@@ -166,7 +167,7 @@ const lossTensor: Tensor = traced.loss
 const planned = [traced.plan, traced.kernels, traced.graph.outputs, traced.graph.captures.get('logits'), lossTensor.id, lossTensor.shape, lossTensor.dtype]
 await traceForward({ model: new MyModel(27), forward: (m, { tokens }) => m.fwd(tokens), inputs: { tokens: { shape: [2, 16], dtype: 'i32' } } })
 
-// Types that are named by themselves.
+// Types that are named explicitly.
 const spec: TrainingSpec<MyModel, typeof inputs> = { model: new MyModel(27), loss: lossFn, inputs, optimizer: adam }
 await compile(spec)
 const forwardSpec: ForwardSpec<MyModel, { tokens: InputDecl }> = { forward: (m, { tokens }) => m.fwd(tokens), inputs: { tokens: { shape: [null, 16], dtype: 'i32' } } }

@@ -1,4 +1,4 @@
-// Floats of 16 bits: every one of them, and the roundings between.
+// 16-bit floats: all of their values, and rounding between them.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -20,7 +20,7 @@ for (const [dtype, exponent] of [['f16', 0x7c00], ['bf16', 0x7f80]]) {
   test(`what lies between two ${dtype} becomes the nearer one, or the even one`, () => {
     const values = dataOf(dtype, all.buffer, 0, all.byteLength);
     for (let half = 0; half < exponent - 1; half++) {
-      // Both are f32, and so is the middle, which has one bit more.
+      // Both neighbours are f32, and so is the midpoint, which has one bit more.
       const [low, high] = [values[half], values[half + 1]];
       const middle = (low + high) / 2;
       const beside = (words) => new Float32Array(Uint32Array.of(new Uint32Array(Float32Array.of(middle).buffer)[0] + words).buffer)[0];

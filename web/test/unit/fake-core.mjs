@@ -1,4 +1,4 @@
-// An instance that knows nothing of tensors: it numbers what it is told, and keeps the commands.
+// An instance without tensors: it numbers the commands and keeps them.
 
 export class FakeCore {
   dead = false;

@@ -1,5 +1,5 @@
-// The TypeScript of the guide runs, on the CPU's module in a thread; each block checks what it gives. Needs the
-// modules (npm run wasm).
+// Runs the TypeScript of the guide, on the CPU's module in a thread; each block checks its own results. Needs
+// the modules (npm run wasm).
 
 import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';

@@ -1,4 +1,4 @@
-// What errors say is TypeScript, as their readers write it: every text of the Rust library is looked at.
+// Errors contain TypeScript, as their readers write it: every text of the Rust library is checked.
 
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -12,7 +12,7 @@ const target = process.env.CARGO_TARGET_DIR ?? fileURLToPath(new URL('../../../t
 g.configure({ wasm: join(target, 'web/gradloom.wasm'), cpuWasm: join(target, 'web/gradloom-cpu.wasm') });
 const crates = fileURLToPath(new URL('../../../crates', import.meta.url));
 
-/** The texts in the sources that a page's module is made of. */
+/** Returns the texts in the sources of a page's module. */
 function texts() {
   const all = [];
   for (const crate of ['core', 'codegen', 'runtime', 'web']) {
@@ -32,7 +32,7 @@ const methods = new Set(Object.getOwnPropertyNames(g.Tensor.prototype));
 test('no help speaks Rust', () => {
   let [seen, changed] = [0, 0];
   for (const [file, text] of texts()) {
-    // Whole sentences, with code in them or not.
+    // Only whole sentences are checked, with or without code in them.
     if (!/[a-z] [a-z]/.test(text)) continue;
     const rendered = `error: x\n  = help: ${text}\n`;
     const value = withoutRust({ kind: 'trace', message: 'x', notes: [], help: [text], rendered });

@@ -1,11 +1,11 @@
-// Every value that tensorgrad 0.4.6 exports is exported, and takes its arguments in that order: the names of the
-// arguments are in test/types/tensorgrad.ts, which is checked by types; here is what is there at run time.
+// Every value that tensorgrad 0.4.6 exports is exported, with its arguments in the same order. Types check
+// the names of the arguments (test/types/tensorgrad.ts); this file checks the values at run time.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as g from '../../.test/src/index.js';
 
-/** Names by the number of arguments that are needed. */
+/** Names of functions, with the number of required arguments. */
 const FUNCTIONS = {
   add: 2, sub: 2, mul: 2, div: 2, min: 2, max: 2, less: 2, greater: 2, sqrt: 1, rsqrt: 1, log: 1, exp: 1, relu: 1, neg: 1, abs: 1, tanh: 1,
   sigmoid: 1, erf: 1, sin: 1, cos: 1, silu: 1, softplus: 1, square: 1, stopGradient: 1, clamp: 3, gelu: 1, leakyRelu: 1, where: 3, dropout: 2,
@@ -19,7 +19,7 @@ const CLASSES = ['Tensor', 'Module', 'Linear', 'Embedding', 'Conv2d', 'LayerNorm
 test('functions', () => {
   for (const [name, needed] of Object.entries(FUNCTIONS)) {
     assert.equal(typeof g[name], 'function', name);
-    // The table's functions declare what may be left out too.
+    // The table's functions also declare optional arguments.
     assert.ok(g[name].length >= needed || g[name].length === 0 && needed === 0, `${name} takes ${g[name].length}`);
   }
 });

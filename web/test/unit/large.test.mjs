@@ -1,5 +1,5 @@
-// Bytes and operations of more than 32 bits, in the module of 32 bits: they are counted as on any other host. Needs the
-// modules (npm run wasm).
+// Numbers of bytes and operations beyond 32 bits, in the 32-bit module: the counts are the same as on any
+// other host. Needs the modules (npm run wasm).
 
 import assert from 'node:assert/strict';
 import { join } from 'node:path';

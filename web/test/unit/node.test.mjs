@@ -1,5 +1,5 @@
-// The package in Node.js: a thread with the CPU's module trains. What tensorgrad's users rely on is checked here in
-// numbers: learning rates, decay, states that go on with the same bits, options that are not known. Needs the
+// The package in Node.js: a thread with the CPU's module trains. Also checks numerically what tensorgrad's
+// users rely on: learning rates, decay, states that resume with identical bits, unknown options. Needs the
 // modules (npm run wasm).
 
 import assert from 'node:assert/strict';
@@ -18,7 +18,7 @@ const kept = async (program) => {
   return open.at(-1);
 };
 
-/** One number that is trained: the loss is `w * x`, so that its gradient is x. */
+/** A model with one trained number: the loss is `w * x`, so its gradient is x. */
 class One extends g.Module {
   constructor(options = {}) {
     super();
@@ -32,7 +32,7 @@ const x = new Float32Array([1]);
 const w = async (program) => (await program.downloadParams()).w[0];
 const near = (seen, wanted, what = '') => assert.ok(Math.abs(seen - wanted) <= 1e-6 * Math.max(1, Math.abs(wanted)), `${what} ${seen}, not ${wanted}`);
 
-/** Captures what is said on the console meanwhile. */
+/** Captures the console output of `work`. */
 async function said(work) {
   const { warn } = console;
   const lines = [];
@@ -53,7 +53,7 @@ test('it trains in a thread, and forward functions follow', async () => {
   assert.deepEqual([r.kind, r.loss], ['completed', 2]);
   near(await w(train), 1.9);
   near((await infer.run({ x: new Float32Array([1, 2]) })).output[1], 3.8);
-  // As in tensorgrad, what is no input is not used; the console says so, once.
+  // As in tensorgrad, an undeclared input is ignored; the console warns once.
   const lines = await said(async () => {
     for (let i = 0; i < 2; i++) assert.equal((await train.step({ x, y: x })).kind, 'completed');
   });
@@ -61,7 +61,7 @@ test('it trains in a thread, and forward functions follow', async () => {
 });
 
 test('learning rates are those of the formulas, step by step', async () => {
-  // Step t from 1; s = max(1, t - startStep).
+  // Steps t count from 1; s = max(1, t - startStep).
   const s = (t, start = 0) => Math.max(1, t - start);
   const linear = (s) => 0.5 + (0.1 - 0.5) * Math.min(s / 4, 1);
   const cosine = (s) => 0.1 + 0.5 * 0.4 * (1 + Math.cos(Math.PI * Math.min(s / 4, 1)));
@@ -81,7 +81,7 @@ test('learning rates are those of the formulas, step by step', async () => {
     for (let t = 1; t <= 7; t++) {
       near(await train.currentLR(), at(t), `${JSON.stringify(lr)} at ${t}:`);
       await train.step({ x });
-      // What a step of it moves is the rate.
+      // With this loss, a step changes the number by the rate.
       const now = await w(train);
       assert.ok(Math.abs(before - now - at(t)) < 1e-6, `${JSON.stringify(lr)} at ${t}: moved ${before - now}`);
       before = now;
@@ -183,7 +183,7 @@ test('parameters that the loss does not depend on: a warning, silence, or an err
     assert.deepEqual(Object.keys(params).sort(), ['idle.W', 'idle.b', 'w']);
     params['idle.b'][1] = 7;
     await train.uploadParams(params);
-    // They are the model's all the same.
+    // They are still parameters of the model.
     const infer = await train.attach({ forward: (m) => m.idle.b, inputs: {} });
     assert.deepEqual([...(await infer.run({})).output], [0, 7]);
   });
@@ -246,11 +246,11 @@ test('a downloaded state goes on with the same bits, from a file and in another 
   await other.uploadState(state);
   assert.deepEqual(await steps(other, 7, 5), wanted);
 
-  // All or nothing, and what is wrong is said.
+  // An upload changes all or nothing, and the error names the problem.
   const before = await other.downloadState();
   const stranger = await kept(g.compile({ ...spec, seed: 78 }));
   await assert.rejects(stranger.uploadState(file), /made with the seed 77[\s\S]*seed: 77/);
-  // A rate is part of what is downloaded after it was asked for.
+  // A rate is included in a state that is downloaded afterwards.
   void stranger.setLR(0.125);
   assert.equal((await stranger.downloadState()).metadata['gradloom.lr'], '0.125');
   const { 'optim.m.l1.W': _, ...less } = state.tensors;
@@ -270,7 +270,7 @@ test('states, gradients, segments and loops', async () => {
   const train = await kept(g.compile({
     model: new Seen(), inputs: { x: [3, 2] }, optimizer: { kind: 'sgd', lr: 0 }, device: 'cpu', seed: 1,
     loss: (m, { x }) => {
-      // Running sums of w * x, row by row, in a loop whose body is computed again.
+      // Running sums of w * x, row by row, in a loop whose body is recomputed.
       const [last, all] = g.scan(3, { sum: m.mean }, { row: x }, ({ sum }, { row }) => {
         const next = g.checkpoint(() => g.add(sum, g.mul(g.tanh(row), m.w)));
         return [{ sum: next }, next];
@@ -313,7 +313,7 @@ test('a caught error of a segment ends the trace all the same', async () => {
     try {
       g.checkpoint(() => { throw new Error('mine'); });
     } catch {
-      // The user goes on.
+      // The user ignores the error.
     }
     return g.sum(g.mul(m.w, x));
   };

@@ -1,6 +1,5 @@
-// Every object of options that comes from JavaScript: kinds and names that there are not, and numbers that are none, are
-// errors that list what there is; nothing is ignored, and nothing becomes NaN without a word. Needs the modules (npm run
-// wasm).
+// Every object of options from JavaScript: unknown kinds and names, and invalid numbers, are errors that list
+// the possibilities; nothing is ignored, and nothing becomes NaN silently. Needs the modules (npm run wasm).
 
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
@@ -25,7 +24,7 @@ class Net extends g.Module {
   }
 }
 const param = (options, shape = [4, 2]) => new (class extends g.Module { w = this.param(shape, options); })();
-/** The parameters that a model begins with. */
+/** Returns the initial parameters of a model. */
 const initialOf = async (model, seed = 7) => {
   const infer = await kept(g.compileForward({ model, forward: (m) => m.w, inputs: {}, seed, device: 'cpu' }));
   return (await infer.downloadParams()).w;
@@ -54,11 +53,11 @@ test('initial values as plain objects are those of the functions', async () => {
   }
   assert.equal(seen.size, 13);
   assert.deepEqual(seen.get('literal'), data);
-  // He et al.: sqrt(2 / fan-in), here of many.
+  // He et al.: sqrt(2 / fan-in), estimated from many elements.
   const wide = await initialOf(param({ init: { kind: 'kaiming' } }, [200, 300]));
   const std = Math.sqrt(wide.reduce((sum, x) => sum + x * x, 0) / wide.length);
   assert.ok(Math.abs(std / Math.sqrt(2 / 200) - 1) < 0.02, String(std));
-  // Layers take them too.
+  // Layers accept them too.
   for (const layer of [new g.Linear(4, 2, { init: { kind: 'kaiming' } }), new g.Embedding(4, 2, { init: { kind: 'ones' } }), new g.Conv1d(2, 2, 3, { init: { kind: 'xavier' } })]) {
     const infer = await kept(g.compileForward({ model: layer, forward: (m) => m.W, inputs: {}, seed: 1, device: 'cpu' }));
     assert.ok((await infer.downloadParams()).W.every(Number.isFinite));
@@ -112,7 +111,7 @@ test('what is compiled from nothing is an error, too', async () => {
 /** Traces a function of one tensor. */
 const traced = (run, inputs = { x: [2, 3, 8, 8] }) => g.traceForward({ model: new (class extends g.Module {})(), forward: (m, { x }) => run(x), inputs });
 
-/** Calls that take options, by place. */
+/** Calls that take options, by name. */
 const optim = (config) => g.trace({ model: param({}), loss: (m) => g.sum(m.w), inputs: {}, optimizer: config });
 const spec = (more) => g.trace({ model: param({}), loss: (m) => g.sum(m.w), inputs: {}, optimizer: { kind: 'sgd', lr: 0.1 }, ...more });
 const forward = (more) => g.traceForward({ model: param({}), forward: (m) => m.w, inputs: {}, ...more });
@@ -132,7 +131,7 @@ const at = {
   warmup: (o) => optim({ kind: 'sgd', lr: { kind: 'warmup', peak: 1, steps: 5, after: { kind: 'exponential', peak: 1, gamma: 0.9, ...o } } }),
   compile: (o) => spec(o), compileForward: (o) => forward(o), input: (o) => traced((x) => x, { x: { shape: [2], ...o } }), configure: (o) => g.configure(o),
 };
-/** Names of numbers, flags and texts at each place. */
+/** Names of numbers, flags and texts of each call. */
 const NUMBERS = {
   'this.state': ['init'], LayerNorm: ['eps'], RMSNorm: ['eps'], GroupNorm: ['eps'], Conv1d: ['groups'], Conv2d: ['groups', 'stride', 'padding'], ConvTranspose1d: ['groups'],
   ConvTranspose2d: ['groups'], maxPool2d: ['stride', 'padding'], avgPool2d: ['stride', 'padding'], conv2d: ['stride', 'padding', 'groups', 'dilation'], conv1d: ['stride', 'groups'], rope: ['base'],
@@ -159,7 +158,7 @@ test('options of every kind refuse what there is not', async () => {
     }, `${where} took ${String(Object.entries(options ?? {}))}`);
   };
   for (const where of Object.keys(at)) {
-    // It works at all.
+    // The call works without wrong options.
     await at[where](where === 'configure' ? {} : undefined);
     await at[where]({});
     for (const name of ['optionOfNoOne', 'toString', 'constructor']) await refused(where, { [name]: 1 }, new RegExp(`no option '${name}'[\\s\\S]*options`));

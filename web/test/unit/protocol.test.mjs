@@ -1,4 +1,4 @@
-// The page's client and the worker's server, over a channel, with an instance and a GPU that only pretend.
+// The page's client and the worker's server, connected by a channel, with a fake instance and a fake GPU.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -10,7 +10,7 @@ import { Server } from '../../.test/src/worker.js';
 
 const tick = () => new Promise((resolve) => setTimeout(resolve, 2));
 
-/** An instance whose steps give what was fed, and the learning rate. */
+/** An instance whose steps return their inputs and the learning rate. */
 class StepCore extends FakeCore {
   next = 0; fed = []; steps = []; released = []; rateNow = 1;
   limits() {}
@@ -42,7 +42,7 @@ class StepCore extends FakeCore {
   inspect(program, what) { return what === 'unused' ? '[]' : 'text'; }
 }
 
-/** A GPU whose results come when the test says. */
+/** A GPU whose results arrive when the test decides. */
 class FakeGpu {
   name = 'pretended'; waiting = []; lostError = null; most = 0; prepared = [];
   lost = new Promise((resolve) => { this.lose = (error) => { this.lostError = error; this.waiting.forEach(({ reject }) => reject(error)); resolve(error); }; });

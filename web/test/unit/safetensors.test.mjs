@@ -1,10 +1,10 @@
-// The safetensors reader and writer: round trips, conversions, and files that are not what they say.
+// The safetensors reader and writer: round trips, conversions, and inconsistent files.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { loadSafetensors, saveSafetensors } from '../../.test/src/safetensors.js';
 
-/** A file with this header and so many bytes of data. */
+/** Returns a file with this header and `bytes` bytes of data. */
 function file(header, bytes, data = new Uint8Array(bytes)) {
   const json = new TextEncoder().encode(typeof header === 'string' ? header : JSON.stringify(header));
   const out = new Uint8Array(8 + json.length + data.length);

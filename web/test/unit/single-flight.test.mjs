@@ -1,4 +1,4 @@
-// The newest call wins, and every call settles.
+// Only the newest call runs, and every call settles.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -1,5 +1,5 @@
-// Large files of safetensors leave the thread to others while they are read. The times of floats of 16 bits beside f32's are
-// in bench/sixteen.mjs.
+// Large safetensors files do not block the thread while they are read. bench/sixteen.mjs compares the times
+// of 16-bit floats with f32.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -11,7 +11,10 @@ const values = Float32Array.from({ length: N }, (_, i) => Math.sin(i) * 0.02);
 const TYPES = ['f32', 'f16', 'bf16'];
 const files = Object.fromEntries(TYPES.map((dtype) => [dtype, saveSafetensors({ x: { data: values, shape: [N], dtype } })]));
 
-/** How often other work had its turn while `work` was done, by a clock that goes on by one turn's time at each look. */
+/**
+ * Returns the number of turns of other work during `work`, with a clock that advances by one turn at each
+ * reading.
+ */
 async function turnsDuring(work) {
   let [now, turns, done] = [0, 0, false];
   const beat = () => {
@@ -34,7 +37,7 @@ for (const dtype of TYPES) {
     for (const file of [files[dtype], new Blob([files[dtype]])]) {
       const { turns, result } = await turnsDuring(() => readSafetensors(file));
       assert.deepEqual(result.tensors.x, loadSafetensors(files[dtype]).tensors.x);
-      // One before each half a million elements.
+      // There is a turn before each half a million elements.
       assert.ok(turns >= Math.floor(N / 2 ** 19), `${turns}`);
     }
   });

@@ -16,7 +16,7 @@ const kept = async (program) => {
   return open.at(-1);
 };
 
-/** A model that counts how often it was called. */
+/** A model that counts its calls. */
 class Counter extends g.Module {
   l = new g.Linear(3, 2);
   frozen = this.param([2], { frozen: true });
@@ -45,7 +45,7 @@ test('states go back alone', async () => {
   const { calls: _, ...wanted } = before.tensors;
   assert.deepEqual([reset.data[0], rest, metadata], [5, wanted, before.metadata]);
   await train.step(batch());
-  // The parameters alone, and all but the states.
+  // Reset the parameters alone, and then all but the states.
   const first = await kept(g.compile(spec));
   await train.reset({ params: true, states: false, optimizer: false });
   assert.equal(await calls(train), 6);
@@ -63,7 +63,7 @@ test('forward programs have the state of their model', async () => {
   assert.deepEqual(Object.keys(state.tensors).sort(), ['calls', 'frozen', 'l.W', 'l.b', 'unused']);
   assert.deepEqual(state.metadata, { 'gradloom.state': '1', 'gradloom.seed': '9' });
   assert.deepEqual([state.tensors.calls.data[0], state.tensors['l.W'].shape, state.tensors['l.W'].dtype], [8, [3, 2], 'f32']);
-  // As a file, in another one.
+  // The state is loaded as a file into another program.
   const other = await kept(g.compileForward({ ...count, seed: 10 }));
   await other.uploadState(g.saveSafetensors(state.tensors, state.metadata));
   assert.deepEqual((await other.downloadState()).tensors, state.tensors);
@@ -71,7 +71,7 @@ test('forward programs have the state of their model', async () => {
   await own.resetStates();
   assert.equal(await calls(own), 5);
   assert.deepEqual((await own.downloadParams())['l.W'], state.tensors['l.W'].data);
-  // Of a training: what the optimizer keeps is left out, and what was attached has the same.
+  // From a training, the optimizer's states are left out; an attached function has the same state.
   const train = await kept(g.compile(spec));
   await train.step(batch());
   const attached = await train.attach({ inputs: count.inputs, forward: (m, { x }) => m.l.fwd(x) });
@@ -83,7 +83,7 @@ test('forward programs have the state of their model', async () => {
   assert.deepEqual((await other.downloadState()).tensors, mine);
   await attached.resetStates();
   assert.equal(await calls(train), 5);
-  // Nothing changes where a tensor is missing or of another shape.
+  // Nothing changes if a tensor is missing or has another shape.
   const before = await other.downloadState();
   const { 'l.W': _, ...less } = state.tensors;
   await assert.rejects(other.uploadState({ ...state, tensors: less }), /`l\.W` is missing/);
@@ -115,7 +115,7 @@ test('gradients by name are the slopes of the loss', async () => {
     assert.deepEqual(Object.keys(grads), ['l.W', 'l.b', 'unused']);
     assert.deepEqual(await train.downloadState(), before, 'nothing was changed, the states neither');
     assert.deepEqual(grads.unused, new Float32Array(2));
-    // Against differences of the same loss, computed here in float64.
+    // Compares with finite differences of the same loss, computed here in float64.
     const tensors = Object.fromEntries(Object.entries(before.tensors).map(([name, { data }]) => [name, Float64Array.from(data)]));
     const loss = ({ 'l.W': W, 'l.b': b, frozen }) => {
       let sum = 0;
@@ -133,7 +133,7 @@ test('gradients by name are the slopes of the loss', async () => {
     }
     assert.deepEqual(await train.downloadParamGrads(last), grads);
     await assert.rejects(train.downloadParamGrads({ x: last.x }), /the input 'y' is missing/);
-    // Of another model the program is another one.
+    // Another model has another gradient program.
     await train.replaceModel(new Counter(), { seed: 4 });
     await assert.rejects(train.downloadParamGrads(), /no step was made/);
     await train.step(last);

@@ -1,4 +1,4 @@
-// Models, logs and traces against an instance that only counts.
+// Models, logs and traces with an instance that only counts.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

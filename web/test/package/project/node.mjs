@@ -1,4 +1,4 @@
-// Learns a sine in Node.js, and prints what came of it. The process ends by itself.
+// Learns a sine in Node.js, and prints the result. The process ends by itself.
 import { compile, Linear, Module, mean, relu, square, sub } from 'gradloom';
 
 class MLP extends Module {
