@@ -156,7 +156,7 @@ impl Text {
             return Ok(Self { tokens, bytes: None });
         }
         let mut text = load(paths).map_err(failure)?;
-        // The new line that stands between files is no part of the last one.
+        // If the last file does not end with a newline, loading has added one, which is not part of the text.
         if text.sources.last().is_some_and(|path| !ends_a_line(path)) {
             text.bytes.pop();
         }

@@ -43,7 +43,7 @@ pub use bench::started;
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
-/// Train a GPT from scratch, write with it, and see what the compiler made of it.
+/// Train a GPT from scratch, generate text with it, and inspect how the compiler translates it.
 ///
 /// gradloom compiles a whole training step (forward, backward, optimizer) once and then replays it over a
 /// fixed memory plan.
@@ -77,7 +77,7 @@ enum Command {
     Prepare(prepare::Arguments),
     /// Show how a tokenizer splits text into tokens, or decode tokens
     Tokenize(tokenize::Arguments),
-    /// Show what the compiler makes of a training step, stage by stage
+    /// Show how the compiler translates a training step, stage by stage
     Inspect(inspect::Arguments),
     /// Show the contents of a model's file or folder: sizes, parameters, types, data
     Info(info::Arguments),
@@ -89,11 +89,11 @@ enum Command {
     Devices(devices::Arguments),
     /// Time a named training step
     Bench(bench::Arguments),
-    /// Show where the time of a named training step goes, kernel by kernel
+    /// Show the time of each kernel of a named training step
     Profile(profile::Arguments),
     /// Print a script with which a shell completes commands and flags
     Completions {
-        /// The shell.
+        /// Shell to write the script for.
         shell: clap_complete::Shell,
     },
 }

@@ -62,7 +62,7 @@ pub(crate) struct Arguments {
     /// Use the GPU whose name contains this; `gradloom devices` lists them.
     #[arg(long, value_name = "NAME")]
     adapter: Option<String>,
-    /// Type of what GPUs multiply and keep between kernels; the rest is f32 in either case. [default: f32]
+    /// Type of the values that GPUs multiply and keep between kernels; all others are f32. [default: f32]
     #[arg(long, value_enum)]
     precision: Option<Precision>,
     /// Measure several kernels for each matrix product and attention on a GPU, and use the fastest. The

@@ -140,7 +140,6 @@ pub(crate) struct Options {
 pub(crate) struct Record {
     /// Version of the format of `config.json`.
     pub(crate) format: u32,
-    /// Name of the tokenizer.
     pub(crate) tokenizer: String,
     /// Fingerprint of the tokenizer, if it has a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
