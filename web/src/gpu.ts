@@ -26,7 +26,6 @@ const LIMITS = [
 /** Features that are used if the adapter supports them. */
 const FEATURES: readonly GPUFeatureName[] = ['shader-f16'];
 
-/** A dispatch of a program. */
 interface Dispatch {
   source: string;
   label: string;

@@ -182,7 +182,7 @@ export function stack(tensors: readonly Tensor[], axis: number): Tensor {
   return call('stack', axis, tensors);
 }
 
-// Tensors out of nothing.
+// Creation.
 
 /** Returns a tensor with all elements equal to `value`. */
 export function full(shape: readonly number[], value: number, dtype: Dtype = 'f32'): Tensor {

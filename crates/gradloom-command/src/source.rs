@@ -128,7 +128,6 @@ impl Source {
         Ok(ends(tokenizer, &self.generation()?))
     }
 
-    /// Returns the tensors.
     pub(crate) fn weights(&self) -> &Weights {
         match &self.kind {
             Kind::Run(saved) => saved.weights(),

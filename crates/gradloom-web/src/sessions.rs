@@ -47,7 +47,6 @@ enum SessionState {
     Forward(Box<Session<Model>>),
 }
 
-/// A compiled program.
 struct Compiled {
     session: usize,
     inputs: Vec<Input>,

@@ -2,7 +2,6 @@
 
 use std::process::Command as Process;
 
-/// A command.
 #[derive(Debug)]
 pub(crate) struct Command {
     pub(crate) name: String,

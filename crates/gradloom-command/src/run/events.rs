@@ -125,7 +125,6 @@ pub(crate) struct Events {
     printed: bool,
 }
 
-/// Name of the file.
 pub(crate) const EVENTS: &str = "events.jsonl";
 /// Maximum length of a line in bytes.
 const LONGEST: u64 = 1 << 20;

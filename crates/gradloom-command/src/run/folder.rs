@@ -185,7 +185,6 @@ impl RunFolder {
         }
     }
 
-    /// Returns the path of the folder.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

@@ -162,7 +162,6 @@ impl Saved {
         if fits { Ok(()) } else { Err(refusal().help("the file is damaged: use another run")) }
     }
 
-    /// Returns the tensors.
     pub(crate) fn weights(&self) -> &Weights {
         &self.checkpoint
     }
