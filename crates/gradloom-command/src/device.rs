@@ -229,7 +229,7 @@ fn with_all_threads(device: Device, wanted: usize) -> Result<Device> {
     )))
 }
 
-/// Prints to the standard error how many kernels tuning has measured so far, if it is on.
+/// If tuning is on, prints the number of kernels measured so far to the standard error.
 #[cfg(feature = "wgpu")]
 pub(crate) fn report_tuning(device: &Device) {
     let Some(tuning) = device.tuning() else { return };

@@ -89,16 +89,16 @@ pub(super) struct Choice {
     /// Draw only from tokens at least P times as likely as the most likely one.
     #[arg(long, value_name = "P", default_value_t = 0.0)]
     min_p: f64,
-    /// Penalty for tokens in the text or the prompt, which are less likely if it is above 1.
+    /// Penalty that makes tokens in the text or the prompt less likely if above 1.
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     repetition_penalty: f64,
-    /// Number to subtract from the logits of tokens in the text.
+    /// Number that is subtracted from the logits of tokens in the text.
     #[arg(long, value_name = "X", default_value_t = 0.0)]
     presence_penalty: f64,
-    /// Number to subtract from the logits of tokens for each time that they are in the text.
+    /// Number that is subtracted from the logit of a token for each time that it is in the text.
     #[arg(long, value_name = "X", default_value_t = 0.0)]
     frequency_penalty: f64,
-    /// Number to add to a token's logit: `198:-inf` excludes token 198. May be repeated.
+    /// Number that is added to a token's logit: `198:-inf` excludes token 198. May be repeated.
     #[arg(long, value_name = "TOKEN:X")]
     bias: Vec<String>,
     /// Seed of the random numbers.

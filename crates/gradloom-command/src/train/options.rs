@@ -123,9 +123,9 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DIR", help_heading = "Run folder")]
     #[serde(skip_serializing)]
     pub(crate) out: Option<PathBuf>,
-    /// Number of steps between savings of the state, from which --resume continues. It is written in parallel
+    /// Number of steps between saves of the state, from which --resume continues. It is written in parallel
     /// with the next steps, which wait only if the previous state is still being written. [default: by time,
-    /// 50 times as long as a saving takes, at least 10 seconds, at most 10 minutes]
+    /// 50 times as long as a save takes, at least 10 seconds, at most 10 minutes]
     #[arg(long, value_name = "STEPS", help_heading = "Run folder")]
     pub(crate) save_every: Option<u64>,
 
@@ -154,7 +154,7 @@ pub(crate) struct Record {
 }
 
 impl Options {
-    /// Returns these options, completed by those of `other`.
+    /// Returns these options, with missing ones taken from `other`.
     pub(crate) fn or(self, other: Self) -> Self {
         macro_rules! merge {
             ($($field:ident)*) => { Self { $($field: self.$field.or(other.$field)),* } };
