@@ -1,6 +1,6 @@
-// Dtypes: their names, their codes in the wasm interface, and the typed array of each. Bools are bytes, 0 or
-// 1. Ops compute u8 and i64 as i32. 16-bit floats are f32 in the user's arrays, and 16 bits in storage and
-// messages.
+// Dtypes: their names, their codes in the wasm interface, and the typed array of each. A bool is a byte that
+// is 0 or 1. Ops compute u8 and i64 as i32. 16-bit floats are f32 in the user's arrays, and 16 bits in
+// storage and messages.
 
 /** The type of a tensor's elements. */
 export type Dtype = 'f32' | 'i32' | 'u32' | 'bool' | 'f16' | 'bf16' | 'u8' | 'i64';

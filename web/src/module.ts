@@ -234,7 +234,7 @@ export interface Declared {
 
 /** Options of `declare`. */
 export interface DeclareOptions {
-  /** Decides about weight decay for parameters without an own decision. */
+  /** Decides about weight decay of parameters that do not set `decay`. */
   decayFilter?: ((name: string) => boolean) | undefined;
   /** True to omit initial values, if the session already has the parameters. */
   withoutValues?: boolean;

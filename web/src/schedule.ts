@@ -126,7 +126,7 @@ export interface CommonConfig {
    * names.
    */
   normalizeGrads?: boolean | ((name: string) => boolean);
-  /** Decides by name which parameters decay, unless the parameter has its own decision. */
+  /** Decides by name about weight decay of parameters that do not set `decay`. */
   decayFilter?: (name: string) => boolean;
 }
 

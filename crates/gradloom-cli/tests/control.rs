@@ -1,4 +1,4 @@
-//! Tests that names and texts from files of others cannot control a terminal: they are escaped in every
+//! Tests that names and texts from untrusted files cannot control a terminal: they are escaped in every
 //! message and list.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they write")]

@@ -1,5 +1,5 @@
-//! Errors of commands about unusable paths and options: they are true, name the options of their own command,
-//! and have the right exit code.
+//! Errors of commands about unusable paths and options: they are accurate, name the options of their own
+//! command, and have the right exit code.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they write")]
 

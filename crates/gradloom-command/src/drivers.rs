@@ -25,6 +25,6 @@ pub(crate) fn keep_quiet() {
     }
 }
 
-/// Does nothing, since drivers print nothing on other systems.
+/// Changes nothing, since drivers print nothing on other systems.
 #[cfg(not(unix))]
 pub(crate) fn keep_quiet() {}

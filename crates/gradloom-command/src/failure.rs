@@ -61,7 +61,7 @@ impl Failure {
         self
     }
 
-    /// Creates the failure of a file that cannot be read.
+    /// Creates the failure for a file that cannot be read.
     pub(crate) fn unreadable(path: &Path, error: &io::Error, help: &str) -> Self {
         let message = format!("{}: cannot be read: {error}", path.display());
         let failure = if is_usage(error) { Self::usage(message) } else { Self::failed(message) };
@@ -71,7 +71,7 @@ impl Failure {
         }
     }
 
-    /// Creates the failure of a file that an option names and that cannot be written.
+    /// Creates the failure for a file that cannot be written, and that the option `option` names.
     pub(crate) fn unwritable(option: &str, path: &Path, error: &io::Error) -> Self {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let help = match (Refusal::of(error), folder) {

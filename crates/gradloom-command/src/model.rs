@@ -71,7 +71,7 @@ pub(crate) fn parameter_types(config: &AnyConfig) -> Vec<(String, Type)> {
     types
 }
 
-/// Measures the loss on the held-out windows, without dropout.
+/// Evaluation of the loss on the held-out windows, without dropout.
 pub(crate) struct Evaluator {
     program: Infer<2, Tensor>,
     windows: Vec<(Vec<i32>, Vec<i32>)>,

@@ -104,7 +104,7 @@ impl NewFolder {
             }
             let permissions = fs::metadata(&place).map(|found| found.permissions());
             let _ = permissions.and_then(|permissions| fs::set_permissions(&self.partial, permissions));
-            // Windows does not move a folder with an open file in it.
+            // Windows cannot move a folder that contains an open file.
             self.mark = self.mark.take().filter(|_| cfg!(unix));
             drop(Some(mark).filter(|_| cfg!(windows)));
             // Some container file systems can rename files but not folders.
@@ -141,7 +141,7 @@ impl Drop for NewFolder {
     /// Removes an unfinished folder, or the folder that was replaced.
     fn drop(&mut self) {
         clear(&self.partial);
-        // Windows does not remove an open file.
+        // Windows cannot remove an open file.
         self.mark = self.mark.take().filter(|_| cfg!(unix));
         let _ = fs::remove_file(self.partial.join(PARTIAL));
         self.made.retain(|folder| *folder != self.partial);
@@ -310,8 +310,8 @@ mod tests {
             let folder = begun(&out, text);
             let partial = folder.path().to_path_buf();
             std::mem::forget(folder);
-            // A file replaces the lock here, which ends with the process except on Windows and network file
-            // systems.
+            // The lock would end with the process, which is still running here, so an unlocked marker
+            // replaces the locked one. On Windows and network file systems the lock may stay.
             fs::remove_file(partial.join(PARTIAL)).unwrap();
             fs::write(partial.join(PARTIAL), b"").unwrap();
             begun(&out, text).finish("last", || Ok(())).unwrap();

@@ -81,9 +81,9 @@ fn steers(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Escapes characters that control a terminal in a message or JSON, except for line feeds and tabs: either
-/// may contain names and texts from files of others. The escapes are those of JSON, where they preserve the
-/// meaning.
+/// Escapes characters that control a terminal in a message or JSON, except for line feeds and tabs, since
+/// names and texts may be from untrusted files. The escapes are those of JSON, so the meaning of JSON stays
+/// the same.
 pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     spelt(text, &|c| steers(c) && !matches!(c, '\n' | '\t'))
 }

@@ -310,7 +310,7 @@ fn weights_in(folder: &Path) -> Option<PathBuf> {
     files.into_iter().find(is_one)
 }
 
-/// Returns the failure of a file that has tensors but no configuration.
+/// Returns the failure for a file that has tensors but no configuration.
 fn without_configuration(weights: &Weights) -> Failure {
     let path = Path::new(weights.name());
     let folder = folder_of(path);

@@ -1,4 +1,4 @@
-//! The page's GPU, reached through functions that the script imports into the module.
+//! The page's GPU, reached through functions that the module imports from the script.
 
 use crate::gpu;
 use crate::ids::Ids;

@@ -96,7 +96,7 @@ fn a_mistake_is_told_at_the_line_of_the_script() {
     let error = commands.run(code("matmul"), &[x, 0.0, x]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Trace);
     assert_eq!(error.origin().unwrap().to_string(), "http://page/model.ts:41:9");
-    // The error spoils the trace, but not the next one.
+    // The error invalidates the trace, but not the next one.
     assert!(commands.run(8, &[x]).is_err());
     regression(&mut commands);
 }

@@ -102,7 +102,7 @@ impl Target {
         }
     }
 
-    /// Draws the graphs of a number.
+    /// Generates the graphs that are tested for the random number `drawn`.
     fn subjects(&self, drawn: u64) -> Vec<Subject> {
         if let Self::Deep(_, ops) = self {
             let graph = deep(drawn, *ops).expect("deep graphs can be traced");

@@ -1,4 +1,4 @@
-//! The figures, as a line and as JSON. The keys are a contract: they may be added, never renamed.
+//! Benchmark figures, as one line of text or as JSON. JSON keys may be added, but never renamed.
 
 use super::configs::Workload;
 use super::process::peak_resident_bytes;
@@ -24,7 +24,8 @@ pub(super) struct Report {
     dispatches: Option<usize>,
     passes: Option<usize>,
     submits: Option<usize>,
-    /// Number of times that results were copied to the host while steps were timed, both read and queued.
+    /// Number of times that results were copied to the host during the timed steps, both those read and those
+    /// queued.
     readbacks: Option<usize>,
     planned_peak_bytes: u64,
     measured_peak_bytes: Option<u64>,

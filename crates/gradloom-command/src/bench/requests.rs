@@ -14,7 +14,7 @@ use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 use gradloom_models::language_model::LanguageModel;
 use std::time::Instant;
 
-/// Tokens of a request: shared by all prompts, specific to its prompt, and generated.
+/// Numbers of tokens in a request: shared by all prompts, specific to its prompt, and generated.
 const COMMON: usize = 512;
 const OWN: usize = 16;
 const WRITTEN: usize = 64;

@@ -3,7 +3,7 @@
 //!
 //! In: events. Out: lines at the end of the file. Always holds: lines are only appended, except that an
 //! incomplete line left by an interruption is removed before the next one. `docs/runs.md` describes the keys,
-//! which are a contract: they may be added, never renamed.
+//! which may be added, but never renamed.
 
 use super::folder::{RunFolder, unusable};
 use super::metrics::set_aside;

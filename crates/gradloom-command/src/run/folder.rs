@@ -85,7 +85,7 @@ impl RunFolder {
         }
     }
 
-    /// Returns the run's folder for a new folder, which has its own lock.
+    /// Wraps a new folder, which has its own lock, as the folder of a run.
     pub(crate) fn within(folder: &NewFolder) -> Self {
         Self { path: folder.path().to_path_buf(), _lock: None, made: Vec::new() }
     }
@@ -216,7 +216,7 @@ fn numbered(parent: &Path, preset: &str) -> Result<PathBuf> {
     }
 }
 
-/// Returns the failure of a folder or file that cannot be written, with a remedy for the likely causes.
+/// Returns the failure for a folder or file that cannot be written, with a remedy for the likely causes.
 pub(crate) fn unusable(path: &Path, error: &io::Error) -> Failure {
     if let Some(link) = broken_link(path) {
         let (path, link) = (path.display(), link.display());

@@ -183,7 +183,7 @@ impl Saved {
     }
 }
 
-/// Returns the failure of a file of another program. The message compares its tensors with the smallest
+/// Returns the failure for a file of another program. The message compares its tensors with the smallest
 /// preset's, which shows what kind of file it is.
 fn foreign(file: &Weights) -> Failure {
     let expected =

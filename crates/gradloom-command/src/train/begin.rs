@@ -32,8 +32,8 @@ pub(super) struct Run {
 }
 
 /// Creates a new run. Its folder is created last, after memory and threads are allocated, so that a failure
-/// leaves none behind. The folder is written to immediately, so that one that cannot hold the run is reported
-/// before the first step.
+/// leaves none behind. The first state is written immediately, so that a folder that cannot hold the run is
+/// reported before the first step.
 pub(super) fn create(options: &Options, json: bool) -> Result<Run> {
     let begun =
         options.init.as_deref().map(|path| Begun::open(path, options.tokenizer.as_deref(), Some("--init")));
@@ -149,7 +149,7 @@ pub(super) fn resume(path: &Path, options: &Options, json: bool) -> Result<Run> 
     let spare = Snapshot::of(&train.store(), saved.steps)?;
     interrupt::save_first();
     if settings != saved.settings {
-        // This is saved immediately: a crash before the next saving would otherwise lose the new settings.
+        // This is saved immediately: a crash before the next save would otherwise lose the new settings.
         spare.write_state(&folder, &settings)?;
     }
     folder.write_text("config.json", &settings.to_json())?;
@@ -168,7 +168,7 @@ pub(super) fn resume(path: &Path, options: &Options, json: bool) -> Result<Run> 
     Ok(Run { files, data: split, tokenizer, train, evaluator, writer, spare, steps })
 }
 
-/// Returns the event of a run that starts, or that resumes and repeats `lost` steps.
+/// Returns the event of a run that starts or, with `lost_steps`, resumes and repeats that many steps.
 fn began(
     settings: &Settings,
     train: &ModelTrain,

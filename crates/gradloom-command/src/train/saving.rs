@@ -88,13 +88,13 @@ pub(super) fn writer_by(
     })
 }
 
-/// Minimum ratio of the time between savings to the time of a saving, during which steps wait, or share the
-/// cores on the CPU.
+/// Ratio of the time between saves to the time of a save, during which steps wait or, on the CPU, share the
+/// cores.
 const SHARE: u32 = 50;
-/// Minimum and maximum time between savings, unless the user set a number of steps.
+/// Minimum and maximum time between saves, unless the user set a number of steps.
 const PAUSES: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(600)];
 
-/// Returns the time between savings if one takes the time `cost`.
+/// Returns the time between saves if one takes the time `cost`.
 fn pause(cost: Duration) -> Duration {
     (cost.saturating_mul(SHARE)).clamp(PAUSES[0], PAUSES[1])
 }
@@ -109,9 +109,9 @@ pub(super) struct Saving {
     spare: Snapshot,
     /// Step of the state in the folder.
     saved: u64,
-    /// Number of steps between savings; `None` to save by time.
+    /// Number of steps between saves; `None` to save by time.
     every: Option<u64>,
-    /// Start of the last saving, the time for which steps waited for it, and the time until the next one.
+    /// Start of the last save, the time for which steps waited for it, and the time until the next one.
     began: Instant,
     stood: Duration,
     pause: Duration,
@@ -179,7 +179,7 @@ impl Saving {
         result.map_err(|failure| self.interrupted(step, failure))
     }
 
-    /// Returns the failure of a file that could not be written during a run.
+    /// Returns the failure for a file that could not be written during a run.
     pub(super) fn interrupted(&mut self, step: u64, failure: Failure) -> Failure {
         // The first of two failures is more informative.
         let _ = self.settle();
@@ -194,8 +194,8 @@ impl Saving {
     /// Ends a run whose values are not finite at `step`, after `made` completed steps: returns the failure,
     /// and keeps the saved state.
     pub(super) fn diverged(&mut self, made: u64, step: u64, what: &str) -> Failure {
-        // The curve shows the development. Errors in writing it or the state before it are ignored, since the
-        // divergence must be reported.
+        // The chart shows how the loss developed. Errors in writing it or the state before it are ignored,
+        // since the divergence must be reported.
         let _ = self.settle().and_then(|()| self.files.metrics.sync()).and_then(|()| self.files.draw());
         let failure =
             Failure::failed(format!("step {}: {what} is not finite; training stopped", thousands(step)));
@@ -273,7 +273,7 @@ mod tests {
         go.send(()).unwrap();
         saving.settle().unwrap();
         assert!(saving.saved == 1 && !saving.is_due(1000) && saving.pause >= PAUSES[0]);
-        // A saving requested by number of steps is due, and waits for the one being written.
+        // A save requested by number of steps is due, and waits for the one in progress.
         saving.every = Some(100);
         assert!(saving.is_due(1100) && !saving.is_due(1101));
     }

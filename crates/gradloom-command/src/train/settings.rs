@@ -117,7 +117,7 @@ pub(crate) struct Training {
     /// Maximum memory of a step in bytes; `None` for no limit.
     pub(crate) memory_budget: Option<usize>,
     pub(crate) eval_every: u64,
-    /// Number of steps between savings; `None` to save by time.
+    /// Number of steps between saves; `None` to save by time.
     pub(crate) save_every: Option<u64>,
 }
 
@@ -205,8 +205,8 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Sets the tokenizer, and the model's vocabulary to the tokenizer's. Two vocabularies stay: that of an
-    /// existing model, and that of a preset if the user named no tokenizer and tokens are bytes.
+    /// Sets the tokenizer, and the model's vocabulary to the tokenizer's. The vocabulary is unchanged for a
+    /// model of `--init`, and for a preset if tokens are bytes because the user named no tokenizer.
     pub(crate) fn use_tokenizer(&mut self, tokenizer: &AnyTokenizer) -> Result<()> {
         let (name, sha256) = tokenizer.name_and_sha256();
         if self.init.is_none() && (name != BYTES || self.tokenizer.given.is_some()) {
@@ -301,7 +301,7 @@ impl Settings {
         }
     }
 
-    /// Returns the text of `config.json`: every option, or `null` if it has a default.
+    /// Returns the text of `config.json`: every option, or `null` if it is unset.
     pub(crate) fn to_json(&self) -> String {
         serde_json::to_string_pretty(&self.options()).expect("settings are plain data") + "\n"
     }
@@ -452,7 +452,7 @@ fn from_preset(options: &Options) -> Result<AnyConfig> {
     Ok(AnyConfig::Gpt2(model))
 }
 
-/// Returns the failure of invalid sizes of any model.
+/// Returns the failure for invalid sizes of any model.
 pub(crate) fn invalid_any(error: &AnyConfigError) -> Failure {
     match error {
         AnyConfigError::Gpt2(error) => invalid_model(error),
@@ -462,7 +462,7 @@ pub(crate) fn invalid_any(error: &AnyConfigError) -> Failure {
     }
 }
 
-/// Returns the failure of invalid sizes, named by their flags.
+/// Returns the failure for invalid sizes, named by their flags.
 pub(crate) fn invalid_model(error: &ConfigError) -> Failure {
     let flags = match error {
         ConfigError::Zero { field } => format!("--{} 0", field.replace('_', "-")),

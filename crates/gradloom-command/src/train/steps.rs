@@ -189,7 +189,7 @@ impl Course {
         recorded.map_err(|failure| self.saving.interrupted(step, failure))
     }
 
-    /// Returns the failure of a step on a batch.
+    /// Returns the failure for an error in a step on a batch.
     fn failed(&mut self, error: gradloom::Error, batch: (&[i32], &[i32])) -> Result<Failure> {
         if !matches!(error.kind(), ErrorKind::NotFinite { .. }) {
             return Ok(error.into());

@@ -53,7 +53,8 @@ pub(crate) struct AdditionTransformer {
     norm: LayerNorm,
 }
 
-/// A block: attention, then an MLP, each applied to a normalised copy of its input and added to it.
+/// A block: attention, then an MLP. Each is applied to a normalised copy of its input, and the result is
+/// added to the input.
 #[derive(Debug, Module)]
 struct Block {
     /// Normalisation before attention.
