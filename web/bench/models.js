@@ -95,7 +95,7 @@ export function digits(g) {
       return this.out.fwd(g.relu(this.hidden.fwd(g.reshape(features, [BATCH, -1]))));
     }
   }
-  // The same as `spread` in benches/peers/torch_layers.py.
+  // The same numbers as `spread` in benches/peers/torch_layers.py.
   const spread = (i) => Number((BigInt(i) * 2654435769n) % 4294967296n >> 8n) / 2 ** 24;
   return {
     spec: {

@@ -75,7 +75,7 @@ async function hosted<R>(where: WhereSpec, work: (core: Core, host: Promise<Host
   const first = chosen(device);
   const host = first.then((chosen) => startHost(device, chosen, portable));
   host.catch(() => undefined);
-  // The module of the chosen device may be missing, so that the other device is used.
+  // If the module of the chosen device is missing, the host may have started with the other device.
   const core = first.then(tracingCore).catch(async () => tracingCore((await host).device));
   core.catch(() => undefined);
   const end = () => { host.then(({ client }) => client.close()).catch(() => undefined); };

@@ -55,7 +55,7 @@ export class Linear extends Module {
     this.b = options.bias === false ? null : this.param([outDim], shift(options));
   }
 
-  /** Computes `[.., inDim]` to `[.., outDim]`. */
+  /** Maps `[.., inDim]` to `[.., outDim]`. */
   fwd(x: Tensor): Tensor {
     const y = matmul(x, this.W);
     return this.b ? add(y, this.b) : y;
@@ -106,7 +106,7 @@ export class LayerNorm extends Module {
     this.b = given.bias ?? true ? this.param([d], shift(given)) : null;
   }
 
-  /** Computes a tensor of the same shape. */
+  /** Normalises `x`. The shape is unchanged. */
   fwd(x: Tensor): Tensor {
     const y = layerNorm(x, this.g, this.eps);
     return this.b ? add(y, this.b) : y;
@@ -125,7 +125,7 @@ export class RMSNorm extends Module {
     this.g = this.param([d], gain(given));
   }
 
-  /** Computes a tensor of the same shape. */
+  /** Normalises `x`. The shape is unchanged. */
   fwd(x: Tensor): Tensor {
     return rmsNorm(x, this.g, this.eps);
   }
@@ -142,7 +142,7 @@ export class Embedding extends Module {
     this.W = this.param([vocab, dim], weight(options));
   }
 
-  /** Computes i32 `[..]` to `[.., dim]`. */
+  /** Maps i32 `[..]` to `[.., dim]`. */
   fwd(index: Tensor): Tensor {
     return embedding(this.W, index);
   }
@@ -196,7 +196,7 @@ abstract class ConvLayer extends Module {
     this.b = bias ? this.param([out], shift(options)) : null;
   }
 
-  /** Computes `[batch, channels, ..]` to `[batch, outputs, ..]`. */
+  /** Maps `[batch, channels, ..]` to `[batch, outputs, ..]`. */
   fwd(x: Tensor): Tensor {
     return shifted(this.#conv(x, this.W, this.#options), this.b);
   }
@@ -244,7 +244,7 @@ export class GroupNorm extends Module {
     this.b = given.bias ?? true ? this.param([channels], shift(given)) : null;
   }
 
-  /** Computes a tensor of the same shape `[batch, channels, ..]`. */
+  /** Normalises `x`, `[batch, channels, ..]`. The shape is unchanged. */
   fwd(x: Tensor): Tensor {
     return shifted(groupNorm(x, this.groups, this.g, this.eps), this.b);
   }
@@ -273,7 +273,7 @@ export class LSTM extends Recurrent {
     super(inputs, hidden, 4);
   }
 
-  /** Computes `[batch, time, inputs]` to `[batch, time, hidden]`. */
+  /** Maps `[batch, time, inputs]` to `[batch, time, hidden]`. */
   fwd(x: Tensor): Tensor {
     return lstm(x, this.Wih, this.Whh, this.bih, this.bhh);
   }
@@ -285,7 +285,7 @@ export class GRU extends Recurrent {
     super(inputs, hidden, 3);
   }
 
-  /** Computes `[batch, time, inputs]` to `[batch, time, hidden]`. */
+  /** Maps `[batch, time, inputs]` to `[batch, time, hidden]`. */
   fwd(x: Tensor): Tensor {
     return gru(x, this.Wih, this.Whh, this.bih, this.bhh);
   }
@@ -297,7 +297,7 @@ export class Dropout extends Module {
     super();
   }
 
-  /** Computes a tensor of the same shape. */
+  /** Applies dropout. The shape is unchanged. */
   fwd(x: Tensor): Tensor {
     return dropout(x, this.p);
   }
@@ -316,7 +316,7 @@ export class CausalSelfAttention extends Module {
     this.proj = new Linear(dim, dim, options);
   }
 
-  /** Computes a tensor of the same shape `[batch, T, dim]`. */
+  /** Applies attention to `x`, `[batch, T, dim]`. The shape is unchanged. */
   fwd(x: Tensor): Tensor {
     return this.proj.fwd(selfAttention(this.qkv.fwd(x), this.heads, { causal: true }));
   }

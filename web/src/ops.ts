@@ -249,7 +249,7 @@ export function crossEntropy(logits: Tensor, targets: Tensor, options: LossOptio
   return reductionOf('crossEntropy', options)(call('crossEntropyRows', logits, targets));
 }
 
-/** Computes the same from logarithms of probabilities. */
+/** Computes the negative log-likelihood of class indices i32 `[..]` from log-probabilities `[.., V]`. */
 export function nllLoss(logProbs: Tensor, targets: Tensor, options: LossOptions = {}): Tensor {
   return reductionOf('nllLoss', options)(call('neg', call('takeLast', logProbs, targets)));
 }

@@ -89,8 +89,8 @@ export interface Requests {
     answer: null;
   };
   /**
-   * Downloads the parameters. With `states`, also the states, and with a training program its attempted
-   * steps.
+   * Downloads the parameters, with `states` also the states, and with a training program its number of
+   * attempted steps.
    */
   download: { ask: { session: number; states: boolean; program?: number }; answer: { tensors: Sent[]; attempted: number } };
   reset: { ask: { session: number } & Parts; answer: null };

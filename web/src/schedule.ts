@@ -157,7 +157,7 @@ export interface TrainingOptions {
   unused?: 'warn' | 'allow' | 'error';
 }
 
-/** Returns the indices of the parameters whose gradients are normalized. */
+/** Returns the indices of the parameters whose gradients are normalised. */
 function normalized(choice: CommonConfig['normalizeGrads'], names: readonly string[]): number[] {
   if (!['undefined', 'boolean', 'function'].includes(typeof choice)) {
     throw fail('trace', `optimizer.normalizeGrads is ${shownValue(choice)}, not true or false or a function of a name`);
@@ -181,7 +181,7 @@ export function checkOptimizer(config: OptimizerConfig): void {
 
 /**
  * Returns an optimizer as numbers: code, limits, micro-batches, whether parameters may be unused, the
- * parameters with normalized gradients, schedule, then the code and number of each given setting.
+ * parameters with normalised gradients, schedule, then the code and number of each given setting.
  */
 export function optimizerNumbers(config: OptimizerConfig, extra: TrainingOptions, names: readonly string[]): number[] {
   checkOptimizer(config);

@@ -485,7 +485,7 @@ export class Server {
       await Promise.all([...this.#sessions.keys()].map((id) => this.#drop(id)));
       return this.#counters();
     } finally {
-      // This includes a device that is still being requested.
+      // A device that is still being requested is destroyed, too.
       (await this.#device?.catch(() => null))?.destroy();
     }
   }

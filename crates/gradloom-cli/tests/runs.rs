@@ -111,7 +111,7 @@ fn a_configuration_of_a_run_repeats_it() {
             && changed.ends_with(" then, 1 file of 2,400 bytes now\n"),
         "{changed}"
     );
-    // Its keys are the flags, and the run's record.
+    // The keys of the configuration are the flags, and the run's record.
     let json: serde_json::Value = serde_json::from_str(&workspace.text("a/config.json")).unwrap();
     let help = workspace.succeed("train --help").stdout;
     for key in json.as_object().unwrap().keys().filter(|key| *key != "run") {
@@ -277,7 +277,7 @@ fn a_prompt_beyond_the_context_is_cut_alike() {
             ["--prompt-file long.txt --beams 1", "--prompt-file long.txt --temperature 0 --draft run"]
         {
             let other = text(flags);
-            // These texts end at the context.
+            // Texts with these flags end at the context.
             assert!(
                 one.0.starts_with(&other.0) && other.0.len() >= 4.min(tokens),
                 "{flags}: {one:?} {other:?}"
@@ -397,7 +397,7 @@ fn changed_data_is_noticed() {
     assert_eq!(finished.stderr, expected);
     let resumed = workspace.succeed("train --resume run --steps 12 --data text.txt");
     assert_eq!(resumed.stderr, format!("note: {changed}; it goes on with what --data names\n"));
-    // The same text elsewhere is no change; other words of the same length are.
+    // The same text at another path is no change; other words of the same length are.
     workspace.put("copy.txt", &workspace.read("text.txt"));
     assert_eq!(workspace.succeed("train --resume run --steps 13 --data copy.txt").stderr, "");
     workspace.put("copy.txt", "other worms than before\n".repeat(100).as_bytes());

@@ -123,7 +123,7 @@ fn tokens_in_files_train_like_their_text() {
         );
     }
     assert!(fs::read_dir(workspace.path("many")).unwrap().count() > 30);
-    // This is a pattern, with a resumed run.
+    // Data can be named by a pattern, also for a resumed run.
     workspace
         .succeed(&format!("{TRAIN} --data some/*_train_*.bin --tokenizer bytes --out pattern --steps 20"));
     workspace.succeed("train --resume pattern --steps 40");

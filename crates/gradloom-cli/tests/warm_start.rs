@@ -165,7 +165,7 @@ fn adapters_are_trained_beside_a_model() {
     workspace.succeed("train --init second --data text.txt --batch 2 --threads 1 --steps 1 --out third");
     assert!((losses(&workspace, "third").0 - last).abs() < 1e-5);
     workspace.succeed("sample second --tokens 3");
-    // The same holds for a published model.
+    // A published model behaves in the same way.
     copy(&workspace, "hugging_face/gpt2", "gpt2");
     give_tokenizer(&workspace, &["gpt2"]);
     workspace.succeed("train --init gpt2 --data text.txt --batch 1 --steps 1 --lora 1 --out published");

@@ -28,7 +28,7 @@ fn weights_in_fewer_bits_are_exported_and_read() {
         let told = workspace.succeed(&format!("info {weights}")).stdout;
         assert!(told.contains(&format!(" parameters, matrices in {weights}\n")), "{told}");
 
-        // They are converted to floats for another program, a run, or a training.
+        // After an export, an import or a training, the weights are floats again.
         workspace.succeed(&format!("export {weights} --out {weights}-floats"));
         workspace.succeed(&format!("import {weights} {weights}-run"));
         assert_eq!(json(&format!("info {weights}-floats --json"))["weights"], Value::Null);

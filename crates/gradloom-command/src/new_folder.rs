@@ -369,7 +369,7 @@ mod tests {
         exchange_by_turns(&new, &place).unwrap();
         assert_eq!(fs::read_to_string(place.join(PARTIAL)).unwrap(), "new");
         assert_eq!(fs::read_to_string(new.join(PARTIAL)).unwrap(), "place");
-        // These are the states after the first rename, and after the second.
+        // Restoring works after the first rename, and after the second.
         fs::rename(&place, &old).unwrap();
         restore(&place).unwrap();
         assert_eq!(fs::read_to_string(place.join(PARTIAL)).unwrap(), "new");

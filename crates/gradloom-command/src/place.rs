@@ -1,7 +1,7 @@
 //! Inspection of paths that the user named.
 //!
-//! In: a path. Out: a folder, or a file with its kind. Always holds: a path that does not exist, or is
-//! neither a file nor a folder, is an error that says so.
+//! In: a path. Out: a folder, or a file with its kind. Always holds: the error for a path that does not
+//! exist, or is neither a file nor a folder, says so.
 
 use crate::failure::{Failure, Result};
 use gradloom::runtime::files::FileKind;

@@ -63,7 +63,7 @@ enum Kind {
     Forward(Box<Infer<0, ()>>),
 }
 
-/// Maximum number of errors of other steps that a step may return first, the same as the device stores.
+/// Maximum number of errors of other steps that a step may return first, as many as the device stores.
 const UNTOLD: usize = 8;
 
 /// A queued step.

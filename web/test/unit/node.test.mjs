@@ -183,7 +183,7 @@ test('parameters that the loss does not depend on: a warning, silence, or an err
     assert.deepEqual(Object.keys(params).sort(), ['idle.W', 'idle.b', 'w']);
     params['idle.b'][1] = 7;
     await train.uploadParams(params);
-    // They are still parameters of the model.
+    // Parameters that are not used are still part of the model.
     const infer = await train.attach({ forward: (m) => m.idle.b, inputs: {} });
     assert.deepEqual([...(await infer.run({})).output], [0, 7]);
   });

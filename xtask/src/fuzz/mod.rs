@@ -65,7 +65,7 @@ enum Target {
 struct Gpu {
     device: RefCell<Device>,
     open: Box<dyn Fn() -> Result<Device, String>>,
-    /// Options that selected it.
+    /// Options that selected the GPU.
     options: String,
 }
 
@@ -196,9 +196,9 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
 enum Event<'a> {
     /// The graphs of a number were checked.
     Drawn(u64, &'a Counts),
-    /// A graph failed; contains its seed, the graph and the failure.
+    /// A graph failed; the text has its seed, the graph and the failure.
     Shrinking(&'a str),
-    /// The same with the smallest failing graph.
+    /// A failing graph was shrunk; the text has its seed, the smallest graph and the failure.
     Failed(&'a str),
 }
 
@@ -271,7 +271,7 @@ fn check_all(
 }
 
 thread_local! {
-    /// True if a panic of this thread is caught, and not to be printed.
+    /// True if panics of this thread are caught and must not be printed.
     static CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 

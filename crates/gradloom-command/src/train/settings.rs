@@ -383,8 +383,8 @@ impl Training {
             return Err(Failure::usage(format!("{flag} 0: must be at least 1")));
         }
         check_threads(self.threads)?;
-        // These become 32-bit numbers in the step, where a finite nonzero value could overflow to infinity or
-        // underflow to 0.
+        // These settings become 32-bit numbers in the step, where a finite nonzero value could overflow to
+        // infinity or underflow to 0.
         let numbers = [
             ("--lr", self.lr, "try 0.001"),
             ("--weight-decay", self.weight_decay, "0 turns it off"),
