@@ -122,7 +122,7 @@ export type Kind = keyof Requests;
 /** A request as posted. */
 export type Request = { [K in Kind]: { id: number; kind: K } & Requests[K]['ask'] }[Kind];
 
-/** Elements of a tensor of an upload, from an index on; null if there will be none. */
+/** A piece of a tensor in an upload: its elements from the index `at` on, or null if no more will arrive. */
 export interface Piece {
   kind: 'piece';
   of: number;

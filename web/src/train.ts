@@ -74,7 +74,7 @@ export interface CompiledTraining<M extends Module = Module, D extends InputDecl
   readonly paramNames: readonly string[];
   /** Shapes of the parameters. */
   readonly paramShapes: Readonly<Record<string, readonly number[]>>;
-  /** Names of the parameters that the loss does not depend on, which are not trained. */
+  /** Names of the parameters that the loss does not depend on; these are not trained. */
   readonly unusedParams: readonly string[];
   /** Seed of initial values and random ops. */
   readonly seed: number;

@@ -14,7 +14,7 @@ pub(crate) fn leave_to_a_program() {
     FOR_A_PROGRAM.store(true, Ordering::Relaxed);
 }
 
-/// Returns true if lines for people are printed.
+/// Returns true if human-readable lines are printed.
 pub(crate) fn is_for_people() -> bool {
     !FOR_A_PROGRAM.load(Ordering::Relaxed)
 }

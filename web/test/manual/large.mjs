@@ -1,5 +1,6 @@
-// Values of GiB in Node.js, through Dawn: a parameter of 1 GiB that is uploaded, computed with, trained and read
-// back, and a training step of more than 4 GiB. Needs dist/ (npm run build), the npm package `webgpu`, and a GPU.
+// Values of several GiB in Node.js, through Dawn: a parameter of 1 GiB that is uploaded, computed with,
+// trained and read back, and a training step of more than 4 GiB. Needs dist/ (npm run build), the npm package
+// `webgpu`, and a GPU.
 //
 //     node test/manual/large.mjs [rows of the parameter, 16384]
 

@@ -1,4 +1,5 @@
-// States without parameters, states of forward programs, and gradients by name. Needs the modules (npm run wasm).
+// Tests of states without parameters, states of forward programs, and gradients by name. Needs the modules
+// (npm run wasm).
 
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
