@@ -1,4 +1,4 @@
-// Values of several GiB in Node.js, through Dawn: a parameter of 1 GiB that is uploaded, computed with,
+// Values of a GiB and more in Node.js, through Dawn: a parameter of 1 GiB that is uploaded, computed with,
 // trained and read back, and a training step of more than 4 GiB. Needs dist/ (npm run build), the npm package
 // `webgpu`, and a GPU.
 //
