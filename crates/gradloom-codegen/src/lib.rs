@@ -1,10 +1,10 @@
-//! Lowering: what a target can run, and how its kernels split their work.
+//! Lowering of graphs to kernels and launches for one target.
 //!
-//! In: a graph of `gradloom-core`. Out: launches for one target. Knows targets, but no device: nothing here
-//! allocates or runs.
+//! In: a graph of `gradloom-core`. Out: launches for one target. This crate describes targets but never
+//! accesses a device: it allocates no device memory and runs no kernel.
 
-// No number is cut off silently: what indexes, sizes and addresses are made of is converted with checks, and
-// each exception gives its reason.
+// Indices, sizes and addresses are never truncated silently: conversions are checked, and each exception
+// states its reason.
 #![cfg_attr(
     not(test),
     deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)

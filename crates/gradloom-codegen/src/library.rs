@@ -1,8 +1,8 @@
-//! Products by the vendor's library, cuBLASLt.
+//! Matrix products by the vendor's library, cuBLASLt.
 //!
-//! In: a product with the layouts of its operands and its result. Out: the [`LibraryProduct`] that the
-//! runtime asks the library for, if the library does it well: large, with rows that are contiguous one way or
-//! the other and start at multiples of 16 bytes, which the tensor cores' kernels want.
+//! In: a product with the layouts of its operands and its result. Out: the [`LibraryProduct`] to request from
+//! the library, if its layouts suit the tensor-core kernels: each matrix has contiguous rows or contiguous
+//! columns, which start at multiples of 16 bytes.
 
 use crate::product::{BatchAxis, DotProblem, MatrixView, fold_batch};
 use crate::schedule::precision::Precision;
@@ -10,40 +10,41 @@ use gradloom_core::ir::{DType, DotAxes, Graph, OpKind, Shape};
 use gradloom_core::kernel::{Access, Layout, LibrarySchedule};
 use std::fmt;
 
-/// Scratch of a product, in bytes, at least and at most: what NVIDIA recommends for its GPUs from Hopper on.
+/// Bounds of the scratch memory of a product, in bytes, as NVIDIA recommends for its GPUs from Hopper on.
 const LEAST_WORKSPACE: u64 = 64 << 10;
 const MOST_WORKSPACE: u64 = 32 << 20;
 
-/// Multiplications, on tensor cores, that pay for a call of the library, and for what follows from the
-/// product becoming a kernel of its own. On an H100, steps of S and M take 15% and 40% less than with 2^30.
+/// Minimum number of multiplications, on tensor cores, for which a library call and a separate kernel for the
+/// epilogue pay off. On an H100, training steps of the models S and M take 15% and 40% less time than with
+/// 2^30.
 pub const LARGE_PRODUCT: usize = 1 << 24;
 
-/// Factor by which a product must be larger for the library to gain without tensor cores, in f32: with all
-/// from 2^24 on by the library, the step of S takes half as long again; with those from 2^30 on, GPT-2 124M
-/// takes 10% less.
+/// Factor by which a product must be larger for the library to pay off in f32, without tensor cores. With a
+/// threshold of 2^24, the step of model S takes half as long again; with 2^30, that of GPT-2 124M takes 10%
+/// less time.
 const F32_FACTOR: usize = 64;
 
-/// Number of which extents must be multiples for the tensor cores' kernels; with other extents, other
-/// kernels run, at a seventh of the speed.
+/// Number of which extents must be multiples for the tensor-core kernels. Other extents fall back to kernels
+/// with a seventh of the speed.
 pub const EXTENT_ALIGNMENT: usize = 8;
 
-/// Bytes at whose multiples rows start.
+/// Alignment of the start of each row, in bytes.
 pub const ROW_ALIGNMENT: usize = 16;
 
-/// Bytes behind every memory of the device that the library may read: lines of a right operand behind its
-/// last one, for columns of the result that nothing reads.
+/// Number of bytes after each device allocation that the library may read. It reads there when it computes
+/// padding columns of the result, which are never read.
 pub const ROOM_BEHIND: usize = 64 << 10;
 
-/// `batch` products of `[m, k]` and `[k, n]` matrices, summed up in f32.
+/// `batch` products of `[m, k]` and `[k, n]` matrices, accumulated in f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LibraryProduct {
     /// Number of products.
     pub batch: usize,
-    /// Rows of the result.
+    /// Number of rows of the result.
     pub m: usize,
-    /// Columns of the result.
+    /// Number of columns of the result.
     pub n: usize,
-    /// Length of the sums.
+    /// Length of the contracted axis.
     pub k: usize,
     /// The left operand.
     pub lhs: LibraryMatrix,
@@ -51,51 +52,53 @@ pub struct LibraryProduct {
     pub rhs: LibraryMatrix,
     /// The result.
     pub result: LibraryMatrix,
-    /// True if operands in f32 are rounded to TF32.
+    /// True if f32 operands are rounded to TF32.
     pub rounds: bool,
-    /// Bytes of scratch.
+    /// Size of the scratch memory, in bytes.
     pub workspace: u64,
 }
 
-/// Room behind a matrix: elements behind the last one of each row (or column, whichever is contiguous), and
-/// rows (or columns) behind the last one.
+/// Padding of a matrix: elements after each row (or column, whichever is contiguous), and rows (or columns)
+/// after the last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Room {
-    /// Elements.
+    /// Number of elements after each row or column.
     pub elements: usize,
-    /// Rows or columns.
+    /// Number of rows or columns after the last one.
     pub lines: usize,
 }
 
 impl Room {
-    /// Returns the room for more rows and for more columns, of a matrix that lies by rows or not.
+    /// Returns the number of padding rows and of padding columns. `rows` is true if the matrix's rows are
+    /// contiguous.
     fn by(self, rows: bool) -> [usize; 2] {
         if rows { [self.lines, self.elements] } else { [self.elements, self.lines] }
     }
 }
 
-/// A matrix in memory, of which either the rows or the columns are contiguous.
+/// A matrix in memory whose rows or columns are contiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LibraryMatrix {
-    /// Of its elements.
+    /// Type of its elements.
     pub dtype: DType,
     /// True if its rows are contiguous, false if its columns are.
     pub by_rows: bool,
-    /// Elements from the start of one row (or column) to that of the next.
+    /// Leading dimension: number of elements from the start of one row (or column) to that of the next.
     pub stride: usize,
-    /// Elements from one matrix of a batch to the next.
+    /// Number of elements from one matrix of a batch to the next.
     pub batch_stride: usize,
 }
 
 impl LibraryProduct {
-    /// Creates the product of operands in these layouts, whose elements are of `dtype`.
+    /// Creates the product of operands with these layouts and elements of type `dtype`. Returns `None` if the
+    /// library does not support the layouts or the types.
     pub fn new(
         axes: &DotAxes,
         [lhs, rhs]: [&Layout; 2],
         dtype: DType,
         (result, result_dtype): (&Layout, DType),
     ) -> Option<Self> {
-        // Of operands in f32 the library has no result of 16 bits, nor is one wanted in f32.
+        // The library has no 16-bit results of f32 operands, and the lowering never requires them.
         if dtype == DType::F32 && result_dtype != DType::F32 {
             return None;
         }
@@ -112,7 +115,7 @@ impl LibraryProduct {
                 (1, stride) => (!free_is_row, stride, free),
                 _ => return None,
             };
-            // Lines that overlap, or are one and the same, are not for the library.
+            // The library rejects rows (or columns) that overlap or coincide.
             if stride < line {
                 return None;
             }
@@ -132,9 +135,10 @@ impl LibraryProduct {
         })
     }
 
-    /// Returns the product with extents that are multiples of [`EXTENT_ALIGNMENT`], as far as there is
-    /// room: zeros behind the operands' terms, anything behind the right one's columns, and elements behind
-    /// the result that nothing reads.
+    /// Returns the product with its extents rounded up to multiples of [`EXTENT_ALIGNMENT`] where the padding
+    /// allows it. The padding along the contracted axis must be zeros; that after the right operand's columns
+    /// may hold anything, and the padding of the result is never read. A batch of several products is
+    /// returned unchanged.
     #[must_use]
     pub fn rounded_up(mut self, lhs: Room, rhs: Room, result: Room) -> Self {
         if self.batch > 1 {
@@ -156,21 +160,21 @@ impl LibraryProduct {
         self
     }
 
-    /// Returns the number of bytes of scratch that it has a use for: long sums of few results are cut into
-    /// parts.
+    /// Returns the number of bytes of scratch that the product can use: the library cuts long sums of few
+    /// results into parts.
     pub(crate) fn scratch(&self) -> u64 {
         let (results, parts) = (self.batch * self.m * self.n, (self.k / 256).clamp(1, 16));
         (results as u64).saturating_mul(4 * parts as u64).clamp(LEAST_WORKSPACE, MOST_WORKSPACE)
     }
 
-    /// Returns the number of multiplications of a product of operands of these shapes.
+    /// Returns the number of multiplications of a product of operands with these shapes.
     pub(crate) fn multiplications(axes: &DotAxes, lhs: &Shape, rhs: &Shape) -> usize {
         let shared =
             axes.rhs_batch.iter().chain(&axes.rhs_contract).map(|&axis| rhs[axis]).product::<usize>();
         lhs.elements().saturating_mul(rhs.elements() / shared.max(1))
     }
 
-    /// Returns the product of a launch.
+    /// Returns the library product of a launch, or `None` if the library does not support it.
     pub fn of(axes: &DotAxes, reads: &[Access], write: &Access, schedule: &LibrarySchedule) -> Option<Self> {
         let layouts = [&reads[0].layout, &reads[1].layout];
         let product = Self::new(axes, layouts, reads[0].dtype, (&write.layout, write.dtype))?;
@@ -179,13 +183,14 @@ impl LibraryProduct {
     }
 }
 
-/// Returns true if lines of a right operand that fill up an eight lie within [`ROOM_BEHIND`].
+/// Returns true if the rows (or columns) that round a right operand's extent up to a multiple of
+/// [`EXTENT_ALIGNMENT`] lie within [`ROOM_BEHIND`]. `stride` is its leading dimension.
 pub(crate) fn takes_lines_behind(stride: usize, dtype: DType) -> bool {
     stride.saturating_mul((EXTENT_ALIGNMENT - 1) * dtype.bytes()) <= ROOM_BEHIND
 }
 
-/// Returns the number of multiplications from which on the library computes a product in a precision, where
-/// `least` is that number on tensor cores; `None` if it never does.
+/// Returns the minimum number of multiplications for which the library computes a product in this precision,
+/// where `least` is the minimum on tensor cores. Returns `None` if the library never does.
 pub(crate) fn least_product(precision: Precision, least: usize) -> Option<usize> {
     match precision {
         Precision::Tf32x3 => None,
@@ -194,7 +199,7 @@ pub(crate) fn least_product(precision: Precision, least: usize) -> Option<usize>
     }
 }
 
-/// Returns true if a graph has a product so large that the library may compute it, from `least`
+/// Returns true if a graph has a product that the library may compute: one of at least `least`
 /// multiplications on tensor cores.
 pub fn may_use_library(graph: &Graph, precision: Precision, least: usize) -> bool {
     let Some(least) = least_product(precision, least) else { return false };
@@ -224,14 +229,15 @@ impl fmt::Display for LibraryMatrix {
     }
 }
 
-/// Returns a matrix whose first element and distances are aligned.
+/// Returns the matrix if its offset and its strides are multiples of [`ROW_ALIGNMENT`].
 fn matrix(dtype: DType, by_rows: bool, [offset, stride, batch_stride]: [usize; 3]) -> Option<LibraryMatrix> {
     let aligned = |elements: usize| (elements * dtype.bytes()).is_multiple_of(ROW_ALIGNMENT);
     let all = [offset, stride, batch_stride].into_iter().all(aligned);
     all.then_some(LibraryMatrix { dtype, by_rows, stride, batch_stride })
 }
 
-/// Returns the distance between rows of a layout that is `rows` contiguous rows of `columns` elements.
+/// Returns the stride between the rows of a layout that consists of `rows` contiguous rows of `columns`
+/// elements.
 fn row_stride(layout: &Layout, rows: usize, columns: usize) -> Option<usize> {
     match layout.collapsed()[..] {
         [(_, 1)] => Some(columns),
@@ -244,7 +250,7 @@ fn row_stride(layout: &Layout, rows: usize, columns: usize) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Returns a product of `[64, 32]` in a layout of these strides and a contiguous `[32, 16]`.
+    /// Creates the product of a `[64, 32]` matrix with these strides and a contiguous `[32, 16]` matrix.
     fn product(strides: [usize; 2]) -> Option<LibraryProduct> {
         let axes =
             DotAxes { lhs_batch: vec![], rhs_batch: vec![], lhs_contract: vec![1], rhs_contract: vec![0] };
@@ -267,7 +273,7 @@ mod tests {
     #[test]
     fn operands_are_lines_apart_from_each_other() {
         assert!(product([32, 1]).is_some() && product([40, 1]).is_some() && product([1, 64]).is_some());
-        // Broadcast along rows or columns, windows that overlap, rows that are not aligned.
+        // Broadcasts along rows or columns, overlapping windows, unaligned rows.
         for strides in [[0, 1], [1, 0], [16, 1], [1, 32], [36, 1], [64, 2]] {
             assert_eq!(product(strides), None, "{strides:?}");
         }

@@ -1,49 +1,51 @@
-//! Limits and features of an adapter that shaders and their dispatch depend on.
+//! Limits and features of a device, on which shaders and their dispatches depend.
 
 use crate::cuda::LARGE_PRODUCT;
 use crate::narrow::narrow;
 use crate::schedule::precision::Precision;
 use gradloom_core::ir::DType;
 
-/// Invocations of a workgroup, at most, where a kernel needs no other number.
+/// Default maximum number of invocations of a workgroup.
 const WORKGROUP: u32 = 256;
 
-/// Limits and features of a device. Shaders are made for them, so they are part of a pipeline's identity.
+/// Limits and features of a device. Shaders are generated for them, so they are part of a pipeline's
+/// identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
-    /// Invocations of a workgroup, at most.
+    /// Maximum number of invocations of a workgroup.
     pub invocations: u32,
-    /// Bytes of workgroup memory.
+    /// Size of workgroup memory, in bytes.
     pub workgroup_memory: u32,
-    /// Storage buffers of a shader.
+    /// Maximum number of storage buffers of a shader.
     pub storage_buffers: usize,
-    /// Bytes of one binding.
+    /// Maximum size of a binding, in bytes.
     pub binding_bytes: u64,
-    /// Workgroups along each axis of a dispatch.
+    /// Maximum number of workgroups along each axis of a dispatch.
     pub workgroups: u32,
-    /// Invocations of a subgroup, if shaders may use subgroup operations and it is the same for all of them.
+    /// Number of invocations of a subgroup, if shaders may use subgroup operations and all subgroups have the
+    /// same size.
     pub subgroup: Option<u32>,
     /// True if shaders may use f16.
     pub f16: bool,
     /// True if kernels may use bf16.
     pub bf16: bool,
-    /// True if there are products of 16 x 16 matrices with f32 sums, of those floats of 16 bits that there
-    /// are.
+    /// True if the device has products of 16 x 16 matrices, accumulated in f32, for each 16-bit float type
+    /// that it supports.
     pub cooperative: bool,
-    /// True if such products also take operands in f32, of which they use the bits of TF32.
+    /// True if these products also take f32 operands, which they truncate to TF32.
     pub tf32: bool,
-    /// True if it is known which invocation of a subgroup has which element of a matrix.
+    /// True if the mapping from matrix elements to the invocations of a subgroup is known.
     pub fragments: bool,
-    /// True if kernels that do not wait for each other run at the same time.
+    /// True if the device runs independent kernels concurrently.
     pub branches: bool,
-    /// True if kernels of loops gain from taking four neighbours at a time.
+    /// True if loop kernels are faster when each invocation computes four neighbouring elements.
     pub fours: bool,
-    /// Multiplications of a matrix product from which on the vendor's library computes it, if there is one.
+    /// Minimum number of multiplications of a matrix product for the vendor's library, if the device has one.
     pub library: Option<usize>,
-    /// True if the device computes on a CPU: workgroup memory and barriers cost more than they save there.
+    /// True if the device computes on a CPU, where workgroup memory and barriers cost more than they save.
     pub software: bool,
-    /// True if it splits a load of a vector into loads of its elements for each invocation: SwiftShader
-    /// does, where loads are most of what a kernel costs, to run and to compile.
+    /// True if the device splits a vector load into a load of each element per invocation. SwiftShader does;
+    /// there, loads are most of the cost of running and of compiling a kernel.
     pub scalar: bool,
 }
 
@@ -76,8 +78,8 @@ impl Limits {
         }
     }
 
-    /// Returns the limits that WebGPU adapters of desktop GPUs grant: the drivers of NVIDIA, AMD, Intel and
-    /// Apple all do.
+    /// Returns the limits that WebGPU adapters of desktop GPUs grant with the drivers of NVIDIA, AMD, Intel
+    /// and Apple.
     pub fn desktop() -> Self {
         Self {
             invocations: 1024,
@@ -88,14 +90,13 @@ impl Limits {
         }
     }
 
-    /// Returns the limits that every NVIDIA GPU from Ampere on (sm_80) grants a kernel that asks for
-    /// nothing.
+    /// Returns the limits that every NVIDIA GPU from Ampere (sm_80) on grants a kernel by default.
     pub fn cuda() -> Self {
         Self {
             invocations: 1024,
             workgroup_memory: 48 * 1024,
             storage_buffers: 256,
-            // Nothing is cut into pieces: indices count 32 bits of elements.
+            // Buffers are never split: kernels index elements with 32 bits.
             binding_bytes: u64::MAX / 4,
             workgroups: i32::MAX.cast_unsigned(),
             subgroup: Some(32),
@@ -118,8 +119,8 @@ impl Limits {
         Self { library: Some(LARGE_PRODUCT), ..self }
     }
 
-    /// Returns the floats of 16 bits of a precision, where the device has them: of values between kernels,
-    /// and of the operands of matrix instructions.
+    /// Returns the 16-bit float type of a precision, if the device supports it. Values between kernels and
+    /// operands of matrix instructions have this type.
     pub fn half(&self, precision: Precision) -> Option<DType> {
         match precision {
             Precision::F16 if self.f16 => Some(DType::F16),
@@ -128,19 +129,19 @@ impl Limits {
         }
     }
 
-    /// Returns the dtype in which matrix instructions take the operands of products, in a precision; `None`
-    /// if they are not used.
+    /// Returns the type of the operands of matrix instructions in a precision, or `None` if the precision
+    /// does not use them.
     pub fn operands(&self, precision: Precision) -> Option<DType> {
         let is_tf32 = matches!(precision, Precision::Tf32 | Precision::Tf32x3);
         if self.tf32 && is_tf32 { Some(DType::F32) } else { self.half(precision) }
     }
 
-    /// Returns the number of invocations of a workgroup that combine their results in workgroup memory; a
+    /// Returns the number of invocations of a workgroup that combine their results in workgroup memory, a
     /// power of two.
     ///
-    /// Few on a software device, which runs one after the other a vector at a time anyway: SwiftShader clears
-    /// that memory by instructions for each element, and compiled a sum 50 ms longer for 256 of them than for
-    /// 16.
+    /// It is small on a software device, which runs the invocations one after the other, a vector at a time.
+    /// SwiftShader emits instructions for each element to clear workgroup memory; it took 50 ms longer to
+    /// compile a sum with 256 invocations than with 16.
     pub(crate) fn sharing(&self) -> usize {
         match self.software {
             true => 16,
@@ -148,23 +149,24 @@ impl Limits {
         }
     }
 
-    /// Returns the number of lanes of a column, and of columns of a workgroup, where `lanes` lanes add up
-    /// each column, or one lane on a software device.
+    /// Returns the number of lanes per column and of columns per workgroup. `lanes` lanes sum each column,
+    /// except on a software device, where one does.
     pub(crate) fn column_sharing(&self, lanes: usize) -> [usize; 2] {
         let lanes = if self.software { 1 } else { lanes };
         [lanes, self.sharing() / lanes]
     }
 
-    /// Returns the size of subgroups, if a workgroup of this many invocations can use their operations.
-    /// Subgroups are taken to be full where they divide the workgroup, which holds for the known drivers.
+    /// Returns the size of subgroups, if a workgroup of this many invocations can use subgroup operations. A
+    /// subgroup size that divides the workgroup is assumed to leave no subgroup partially filled, which holds
+    /// for the known drivers.
     pub(crate) fn subgroup_of(&self, workgroup: usize) -> Option<u32> {
         let whole =
             |&size: &u32| size > 1 && size.is_power_of_two() && workgroup.is_multiple_of(size as usize);
         self.subgroup.filter(whole)
     }
 
-    /// Returns workgroup counts for `count` workgroups in a row; the shader numbers them `x + y *
-    /// counts[0]` and those beyond `count` do nothing.
+    /// Returns the workgroup counts of a dispatch of `count` workgroups. The shader numbers its workgroups
+    /// `x + y * counts[0]`, and those numbered `count` or more do nothing.
     pub fn spread(&self, count: usize) -> [u32; 3] {
         let most = self.workgroups as usize;
         if count <= most {

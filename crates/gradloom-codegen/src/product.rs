@@ -1,22 +1,22 @@
 //! A generalised dot product as matrix products over strided operands.
 //!
 //! In: the axes of a [`Dot`](gradloom_core::ir::OpKind::Dot) and the layouts of its operands. Out: a
-//! [`DotProblem`], which has one stride for the free and one for the contracted index of each operand, or,
-//! from [`dot_copies`], which operands have to be copied first and in which order of axes.
+//! [`DotProblem`], in which each operand has one stride for the free index and one for the contracted index,
+//! or, from [`dot_copies`], the operands to copy first and the order of their axes.
 
 use gradloom_core::collections::sort_by_key;
 use gradloom_core::ir::{DotAxes, OpKind, Shape, inverse_permutation};
 use gradloom_core::kernel::{Access, AttentionChoice, Body, Kernel, Layout, Schedule};
 
-/// A matrix inside a buffer: element (free i, contracted p) is at
-/// `offset + i·free_stride + p·contract_stride`, in elements.
+/// A matrix in a buffer. Element (free i, contracted p) is at `offset + i·free_stride + p·contract_stride`,
+/// in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MatrixView {
-    /// First element of the first matrix.
+    /// Offset of the first element of the first matrix.
     pub offset: usize,
-    /// Distance between neighbours along the free index.
+    /// Stride of the free index.
     pub free_stride: usize,
-    /// Distance between neighbours along the contracted index.
+    /// Stride of the contracted index.
     pub contract_stride: usize,
 }
 
@@ -25,22 +25,22 @@ pub struct MatrixView {
 pub struct BatchAxis {
     /// Number of products.
     pub extent: usize,
-    /// Distance between their left operands, in elements.
+    /// Stride of the left operand, in elements.
     pub lhs_stride: usize,
-    /// Distance between their right operands, in elements.
+    /// Stride of the right operand, in elements.
     pub rhs_stride: usize,
 }
 
-/// `batch` products of `[m, k]` and `[k, n]` matrices; the results `[batch.., m, n]` are contiguous.
+/// `batch` products of `[m, k]` and `[k, n]` matrices. The results `[batch.., m, n]` are contiguous.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DotProblem {
-    /// Batch axes, outermost first, as few as possible; none for one product.
+    /// Batch axes, outermost first, merged where possible; empty for a single product.
     pub batch: Vec<BatchAxis>,
-    /// Rows of the result: the product of the left operand's free extents.
+    /// Number of rows of the result: the product of the left operand's free extents.
     pub m: usize,
-    /// Columns of the result: the product of the right operand's free extents.
+    /// Number of columns of the result: the product of the right operand's free extents.
     pub n: usize,
-    /// Length of the sums.
+    /// Length of the contracted axis.
     pub k: usize,
     /// The left operand.
     pub lhs: MatrixView,
@@ -48,18 +48,18 @@ pub struct DotProblem {
     pub rhs: MatrixView,
 }
 
-/// Positions of an operand's elements whose indices take several strides, as those of a convolution's
-/// windows do: extents with strides, outermost first.
+/// Positions of the elements of an operand whose indices have several strides, such as the windows of a
+/// convolution. Each index is a list of (extent, stride) pairs, outermost first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SteppedView {
-    /// Of the free index.
+    /// Extents and strides of the free index.
     pub free: Vec<(usize, usize)>,
-    /// Of the contracted index.
+    /// Extents and strides of the contracted index.
     pub contract: Vec<(usize, usize)>,
 }
 
 impl SteppedView {
-    /// Returns the offset of the element of an index along these axes, from the first element.
+    /// Returns the offset from the first element to the element at `index` along these axes.
     pub fn offset(axes: &[(usize, usize)], mut index: usize) -> usize {
         let mut offset = 0;
         for &(extent, stride) in axes.iter().rev() {
@@ -70,11 +70,11 @@ impl SteppedView {
     }
 }
 
-/// Operands of a dot product that must be copied to contiguous memory first, each with the order of its
-/// axes (outermost first).
+/// Operands of a dot product that must be copied to contiguous memory first, each with the order of its axes
+/// (outermost first).
 ///
-/// The copy of an operand of layout `x` writes `x.permute(order)` contiguously; its layout, with the axes
-/// where they were, is then [`copied_layout`].
+/// The copy of an operand with layout `x` is `x.permute(order)`, stored contiguously. [`copied_layout`]
+/// returns the layout of the copy with the axes in their original order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DotCopies {
     /// Order of the left operand's axes, if it must be copied.
@@ -89,7 +89,7 @@ impl DotProblem {
         self.batch_count() * self.m * self.n
     }
 
-    /// Creates the problem, or `None` if an operand must be copied first: see [`dot_copies`].
+    /// Creates the problem, or returns `None` if an operand must be copied first (see [`dot_copies`]).
     pub fn new(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> Option<Self> {
         let (lhs_free, rhs_free) = free_axes(axes, lhs, rhs);
         let order = contract_order(&axes.lhs_contract, lhs);
@@ -111,9 +111,9 @@ impl DotProblem {
         })
     }
 
-    /// Returns the problem with a right operand in any layout, which is not copied first, and where its
-    /// elements are; none if the left one must be copied first. Strides of the right view are those of its
-    /// innermost axes.
+    /// Creates the problem for a right operand of any layout, which is not copied, and returns the positions
+    /// of its elements. The strides of the right view are those of the innermost axes. Returns `None` if the
+    /// left operand must be copied first.
     pub fn packing(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> Option<(Self, SteppedView)> {
         let (lhs_free, rhs_free) = free_axes(axes, lhs, rhs);
         let order = contract_order(&axes.lhs_contract, lhs);
@@ -142,7 +142,7 @@ impl DotProblem {
         Some((problem, steps))
     }
 
-    /// Returns the products with both sides exchanged: `[n, m]` results, the transposes.
+    /// Returns the problem with the operands exchanged, whose `[n, m]` results are the transposes.
     pub fn transposed(self) -> Self {
         let swap =
             |axis: BatchAxis| BatchAxis { lhs_stride: axis.rhs_stride, rhs_stride: axis.lhs_stride, ..axis };
@@ -161,8 +161,8 @@ impl DotProblem {
         self.batch.iter().map(|axis| axis.extent).product()
     }
 
-    /// Offsets of the operands of product `index` (row-major over the batch axes), in elements from the start
-    /// of their buffers.
+    /// Returns the offsets of both operands of product `index` (row-major over the batch axes), in elements
+    /// from the start of their buffers.
     pub fn batch_offsets(&self, mut index: usize) -> (usize, usize) {
         let (mut lhs, mut rhs) = (self.lhs.offset, self.rhs.offset);
         for axis in self.batch.iter().rev() {
@@ -175,10 +175,11 @@ impl DotProblem {
     }
 }
 
-/// Returns the operands that must be copied before the product; none exactly when [`DotProblem::new`] gives
-/// a problem.
+/// Returns the operands that must be copied before the product. There are none exactly if [`DotProblem::new`]
+/// returns a problem.
 ///
-/// The larger operand is kept where both fit alone but disagree about the order of the contracted axes.
+/// If each operand fits on its own but they disagree about the order of the contracted axes, the smaller one
+/// is copied.
 pub fn dot_copies(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> DotCopies {
     if DotProblem::new(axes, lhs, rhs).is_some() {
         return DotCopies::default();
@@ -205,8 +206,8 @@ pub fn dot_copies(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> DotCopies {
     }
 }
 
-/// Returns the layout of a contiguous copy that was written with the axes of `shape` in `order`, seen with
-/// the axes where they were.
+/// Returns the layout of a contiguous copy that was written with the axes of `shape` permuted by `order`. The
+/// layout has the axes in their original order.
 pub fn copied_layout(shape: &Shape, order: &[usize]) -> Layout {
     let written: Shape = order.iter().map(|&axis| shape[axis]).collect::<Vec<_>>().into();
     Layout::contiguous(&written).permute(&inverse_permutation(order))
@@ -223,8 +224,8 @@ fn extent(layout: &Layout, axes: &[usize]) -> usize {
     axes.iter().map(|&axis| layout.shape[axis]).product()
 }
 
-/// Returns the order in which this operand's contracted axes run from the widest stride to the narrowest
-/// (axes of extent 1 first).
+/// Returns the order in which this operand's contracted axes go from the widest stride to the narrowest (axes
+/// of extent 1 first).
 fn contract_order(contract: &[usize], layout: &Layout) -> Vec<usize> {
     let mut order: Vec<usize> = (0..contract.len()).collect();
     let stride = |i: usize| match layout.shape[contract[i]] {
@@ -235,7 +236,8 @@ fn contract_order(contract: &[usize], layout: &Layout) -> Vec<usize> {
     order
 }
 
-/// Returns the stride of the axes, taken as one in the given order.
+/// Returns the stride of these axes merged into one in the given order, or `None` if they have no common
+/// stride.
 fn single_stride(layout: &Layout, axes: &[usize]) -> Option<usize> {
     if layout.shape.elements() == 0 {
         return Some(1);
@@ -247,7 +249,7 @@ fn single_stride(layout: &Layout, axes: &[usize]) -> Option<usize> {
     }
 }
 
-/// Returns some axes of a layout, in the given order.
+/// Returns a layout with only these axes, in the given order.
 fn part(layout: &Layout, axes: &[usize]) -> Layout {
     Layout {
         offset: 0,
@@ -256,7 +258,7 @@ fn part(layout: &Layout, axes: &[usize]) -> Layout {
     }
 }
 
-/// Returns the batch axes; neighbours that both operands walk in equal steps become one.
+/// Returns the batch axes. Neighbouring axes are merged if their strides allow that in both operands.
 fn batch_axes(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> Vec<BatchAxis> {
     let mut merged: Vec<BatchAxis> = Vec::new();
     for (&l, &r) in axes.lhs_batch.iter().zip(&axes.rhs_batch) {
@@ -277,11 +279,11 @@ fn batch_axes(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> Vec<BatchAxis> {
     merged
 }
 
-/// Returns the problem with batch axes over which the right operand is shared made rows of the left one,
-/// where its strides allow that.
+/// Merges batch axes that broadcast the right operand into the rows of the left one, where its strides allow
+/// that.
 ///
-/// Only the innermost axes are folded, so the results keep their places: `(batch·m + row)·n + column` is the
-/// same element.
+/// Only the innermost axes are merged, so the position of each result, `(batch·m + row)·n + column`, stays
+/// the same.
 pub fn fold_batch(mut problem: DotProblem) -> DotProblem {
     while let Some(&axis) = problem.batch.last() {
         let continues = problem.m == 1 || axis.lhs_stride == problem.m * problem.lhs.free_stride;
@@ -297,7 +299,7 @@ pub fn fold_batch(mut problem: DotProblem) -> DotProblem {
     problem
 }
 
-/// Returns the last elements of both operands.
+/// Returns the offsets of the last elements of both operands.
 pub(crate) fn last_elements(problem: &DotProblem) -> [usize; 2] {
     let last = |view: &MatrixView, free: usize, stride: fn(&BatchAxis) -> usize| {
         let batch =
@@ -311,15 +313,15 @@ pub(crate) fn last_elements(problem: &DotProblem) -> [usize; 2] {
     ]
 }
 
-/// Returns a launch's product as the kernels take it.
+/// Returns the product of a launch with merged batch axes, as kernels compute it.
 ///
 /// # Panics
-/// When an operand must be copied first.
+/// If an operand must be copied first.
 pub(crate) fn folded(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> DotProblem {
     fold_batch(DotProblem::new(axes, lhs, rhs).expect("operands were made to fit"))
 }
 
-/// Returns the product of a launch.
+/// Returns the product of a launch, or `None` if its kernel is no product.
 pub(crate) fn problem_of(kernel: &Kernel, reads: &[Access]) -> Option<DotProblem> {
     match kernel {
         Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } => {
@@ -329,14 +331,14 @@ pub(crate) fn problem_of(kernel: &Kernel, reads: &[Access]) -> Option<DotProblem
     }
 }
 
-/// Returns, for each operand of a kernel, whether it is read four neighbours at a time.
+/// Returns, for each operand of a kernel, whether the kernel loads four neighbours at a time.
 pub fn reads_vectors(kernel: &Kernel, schedule: &Schedule, reads: &[Access]) -> Vec<bool> {
     if let Schedule::Attention(attention) = schedule {
         let by_fours = |(_, choice): &(_, AttentionChoice)| {
             matches!(choice, AttentionChoice::Matrices(_) | AttentionChoice::Lanes(_))
         };
         let fours = |read: &Access| read.layout.shape.rank() == 4 && rows_are_groups(&read.layout, 4);
-        // An epilogue's operands are none of attention's.
+        // Attention does not read its epilogue's operands.
         let own = match kernel {
             Kernel::Attention { spec, .. } => 3 + spec.extra_operands(),
             _ => reads.len(),
@@ -351,8 +353,9 @@ pub fn reads_vectors(kernel: &Kernel, schedule: &Schedule, reads: &[Access]) -> 
     problem.map_or_else(Vec::new, |problem| Side::both(&problem).map(|side| side.has_fours).to_vec())
 }
 
-/// Returns true if each row of a loop's operand or result, with an element for each position, consists of
-/// groups of four neighbours that start at multiples of four, except for what is left at the row's end.
+/// Returns true if a loop can access an operand or result in groups of four neighbours: it has an element for
+/// each position, and each of its rows consists of groups that start at multiples of four, and of a remainder
+/// at its end.
 pub fn is_in_fours(body: &Body, access: &Access) -> bool {
     let layout = &access.layout;
     let axes = layout.collapsed();
@@ -373,26 +376,26 @@ pub(crate) fn rows_are_groups(layout: &Layout, size: usize) -> bool {
     last == 1 && multiples.all(|number| number.is_multiple_of(size))
 }
 
-/// The axis of an operand along which neighbours are taken together.
+/// The axis of an operand along which neighbours are loaded together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Along {
-    /// Rows of the left, columns of the right operand.
+    /// Rows of the left operand, columns of the right one.
     Free,
-    /// The sum's axis.
+    /// The contracted axis.
     Contract,
 }
 
-/// An operand's matrix with what decides how it is read.
+/// An operand's matrix and the properties that decide how it is loaded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Side {
     pub(crate) view: MatrixView,
-    /// Number of rows of the left, columns of the right operand.
+    /// Number of rows of the left operand, or of columns of the right one.
     pub(crate) free: usize,
-    /// Length of the sums.
+    /// Length of the contracted axis.
     pub(crate) contract: usize,
     pub(crate) along: Along,
-    /// True if groups of four along that axis can be loaded whole: everything that matters is a multiple of
-    /// four.
+    /// True if neighbours along that axis can be loaded in groups of four: the extent, the offset and the
+    /// strides are multiples of four.
     pub(crate) has_fours: bool,
 }
 
@@ -414,7 +417,7 @@ impl Side {
     ) -> Self {
         let by_contract = view.contract_stride == 1 && contract > 1 || free == 1;
         let by_free = view.free_stride == 1 && free > 1;
-        // Where neither axis is contiguous, any choice is right.
+        // If neither axis is contiguous, the choice does not matter.
         let along = if by_contract || !by_free { Along::Contract } else { Along::Free };
         let (step, extent, (others, stride)) = match along {
             Along::Contract => (view.contract_stride, contract, (free, view.free_stride)),
