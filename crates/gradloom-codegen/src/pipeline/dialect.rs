@@ -1,7 +1,7 @@
-//! The part of a target that says how its kernels are made.
+//! The part of a target that decides how its kernels are generated.
 //!
-//! Each kind of device has one value of a type that implements [`Dialect`], in its own folder. Nothing else
-//! tells kinds of devices apart, so that a program for one of them links no code of the others.
+//! Each kind of device has one value of a type that implements [`Dialect`], in a separate folder. No other
+//! code distinguishes kinds of devices, so a program for one of them links no code of the others.
 
 use super::Target;
 use crate::cuda::Replay;
@@ -15,47 +15,47 @@ use gradloom_core::plan::Plan;
 use std::any::Any;
 use std::fmt;
 
-/// A kind of device: its passes, and the kernels of its plans.
+/// A kind of device: its lowering passes, and the code generator for its plans.
 pub(crate) trait Dialect: Sync {
-    /// Returns a short name: `cpu`, `wgsl`, `cuda`.
+    /// Returns the short name: `cpu`, `wgsl` or `cuda`.
     fn name(&self) -> &'static str;
 
-    /// Returns whether kernels run on a GPU, whose limits and choices then count.
+    /// Returns true if kernels run on a GPU, so that the target's limits and choices apply.
     fn is_gpu(&self) -> bool {
         true
     }
 
-    /// Returns the passes that make launches of kernels, in order.
+    /// Returns the passes that lower kernels to launches, in order.
     fn passes(&self) -> &'static [Pass];
 
-    /// Returns for how many launches bytes rest before they are used again.
+    /// Returns the number of launches after a value's last use for which its memory is not reused.
     fn reuse_distance(&self) -> usize {
         0
     }
 
-    /// Makes kernels for a device to load; none where the device makes them itself.
+    /// Generates kernels for a device to load. Returns an empty [`Code`] if the device generates them itself.
     ///
     /// # Errors
-    /// When a kernel cannot run on such a device.
+    /// If a kernel cannot run on such a device.
     fn code(&self, _source: &Source<'_>) -> Result<Code> {
         Ok(Code::default())
     }
 
-    /// Returns the kernels in the language that all GPUs share; none for a CPU.
+    /// Returns the kernels in the language that all GPUs share. Returns none for a CPU.
     ///
     /// # Errors
-    /// When a kernel cannot run on such a device.
+    /// If a kernel cannot run on such a device.
     fn kernels(&self, _source: &Source<'_>) -> Result<Vec<Text>> {
         Ok(Vec::new())
     }
 
-    /// Returns the texts of the kernels.
+    /// Returns the kernels as text.
     ///
     /// # Errors
-    /// When a kernel cannot run on such a device.
+    /// If a kernel cannot run on such a device.
     fn texts(&self, source: &Source<'_>) -> Result<Vec<Text>>;
 
-    /// Returns the graphs that a step replays; `None` where steps are no graphs.
+    /// Returns the graphs that a step replays, or `None` if the device does not record steps as graphs.
     fn replay(&self, _source: &Source<'_>) -> Option<Replay> {
         None
     }
@@ -73,21 +73,21 @@ impl PartialEq for dyn Dialect {
     }
 }
 
-/// A planned program, as the input of the last stages.
+/// A planned program, the input of the last stages.
 pub(crate) struct Source<'s> {
     pub(crate) target: &'s Target,
     pub(crate) graph: &'s Graph,
     pub(crate) plan: &'s Plan,
-    /// Places where regions of memory are cut into buffers.
+    /// Offsets at which memory regions are split into buffers.
     pub(crate) cuts: &'s Cuts,
 }
 
-/// The kernels of a plan, ready for their device: a value of a type of the device's own.
+/// The kernels of a plan, ready for their device, as a value of a type that the device defines.
 #[derive(Default)]
 pub struct Code(Option<Box<dyn Any + Send + Sync>>);
 
 impl Code {
-    /// Wraps kernels of a device's own type.
+    /// Wraps kernels of a device-specific type.
     pub fn new<T: Any + Send + Sync>(kernels: T) -> Self {
         Self(Some(Box::new(kernels)))
     }
@@ -95,15 +95,15 @@ impl Code {
     /// Returns the kernels.
     ///
     /// # Errors
-    /// When they are of another type, as those for another kind of device are.
+    /// If they have another type, as those for another kind of device do.
     pub fn get<T: Any>(&self) -> Result<&T> {
         self.0.as_ref().and_then(|kernels| kernels.downcast_ref()).ok_or_else(other_device)
     }
 
-    /// Returns the kernels, to be changed.
+    /// Returns a mutable reference to the kernels.
     ///
     /// # Errors
-    /// As [`Code::get`].
+    /// Same as [`Code::get`].
     pub fn get_mut<T: Any>(&mut self) -> Result<&mut T> {
         self.0.as_mut().and_then(|kernels| kernels.downcast_mut()).ok_or_else(other_device)
     }
@@ -116,18 +116,18 @@ fn other_device() -> Error {
 /// A kernel of a launch as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text {
-    /// Number of the launch in its list.
+    /// Index of the launch in its list.
     pub launch: usize,
     /// True if it runs once, when the program is loaded.
     pub is_hoisted: bool,
-    /// Title for people.
+    /// Human-readable title.
     pub label: String,
     /// Source text.
     pub source: String,
 }
 
 impl Text {
-    /// Creates the text of a kernel that belongs to a part of a plan.
+    /// Creates the text of a kernel that belongs to this part of a plan.
     pub(crate) fn new(owner: Owner, plan: &Plan, label: &str, source: &str) -> Self {
         let (launch, is_hoisted) = match owner {
             Owner::Hoisted(number) => (number, true),
@@ -138,7 +138,7 @@ impl Text {
     }
 }
 
-/// Returns the kernels of units in the language that all GPUs share.
+/// Returns the kernels of these units in the language that all GPUs share.
 pub(crate) fn common<O>(units: &[Unit<O>], plan: &Plan) -> Vec<Text> {
     let of_unit = |unit: &Unit<O>| -> Vec<Text> {
         let text = |label: &str, source: &str| Text::new(unit.owner, plan, label, source);
@@ -152,7 +152,7 @@ pub(crate) fn common<O>(units: &[Unit<O>], plan: &Plan) -> Vec<Text> {
     units.iter().flat_map(of_unit).collect()
 }
 
-/// Returns all launches of a plan, each with its place.
+/// Returns all launches of a plan with their owners, hoisted ones first.
 pub(crate) fn launches(plan: &Plan) -> impl Iterator<Item = (Owner, &Launch)> {
     let hoisted = plan.hoisted.iter().enumerate().map(|(number, launch)| (Owner::Hoisted(number), launch));
     hoisted.chain(plan.launches.iter().enumerate().map(|(number, launch)| (Owner::Launch(number), launch)))

@@ -1,9 +1,8 @@
 //! The pipeline: trace → grad → optim → passes → fuse → lower → plan → emit.
 //!
 //! In: a traced model with its optimizer ([`training`]), or a graph after its passes and a [`Target`]. Out:
-//! the value of every stage, each a function of the ones before it, with the time that it took ([`Stages`]).
-//! Nothing here needs the device at hand: a runtime asks its device what it allows, and loads what comes
-//! out.
+//! the result and the duration of every stage ([`Stages`]). Each stage is a function of the earlier ones and
+//! needs no device: a runtime queries the limits of its device, and loads the generated kernels.
 
 mod dialect;
 mod target;
@@ -26,18 +25,18 @@ use gradloom_core::plan::Plan;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The time of a stage, by its name; none where there is no clock.
+/// The name of a stage and its duration, which is `None` on platforms without a clock.
 pub type StageTime = (&'static str, Option<Duration>);
 
-/// Runs stages, and notes how long each takes.
+/// Runs stages and records their durations.
 #[derive(Clone, Debug, Default)]
 pub struct Clock(Vec<StageTime>);
 
 impl Clock {
-    /// Runs a stage of this name.
+    /// Runs a stage and records its duration.
     ///
     /// # Errors
-    /// The stage's.
+    /// If the stage fails.
     pub fn stage<T>(&mut self, name: &'static str, stage: impl FnOnce() -> Result<T>) -> Result<T> {
         let start = now();
         let value = stage()?;
@@ -45,12 +44,11 @@ impl Clock {
         Ok(value)
     }
 
-    /// Notes a stage that has ended.
     fn note(&mut self, name: &'static str, start: Option<Instant>) {
         self.0.push((name, start.map(|start| start.elapsed())));
     }
 
-    /// Returns the stages so far, in order.
+    /// Returns the recorded stages, in order.
     pub fn times(&self) -> &[StageTime] {
         &self.0
     }
@@ -59,17 +57,17 @@ impl Clock {
 /// Results of the stages after the passes.
 #[derive(Clone, Debug)]
 pub struct BackEnd {
-    /// Kernels, before they are cut into launches of the device.
+    /// Kernels before lowering splits them into launches for the device.
     pub fused: Fused,
     /// Launches with their schedules.
     pub lowered: Lowered,
-    /// The order of launches, and the place of every buffer.
+    /// Order of the launches and memory of every buffer.
     pub plan: Arc<Plan>,
-    /// The times of `fuse`, `lower`, `plan`, `emit` and `load`.
+    /// Durations of `fuse`, `lower`, `plan`, `emit` and `load`.
     pub times: Vec<StageTime>,
 }
 
-/// The value of every stage of a training program.
+/// The results of all stages of a training program.
 #[derive(Clone, Debug)]
 pub struct Stages {
     /// The graph as traced: inputs, parameters, the loss, captures.
@@ -78,20 +76,20 @@ pub struct Stages {
     pub grad: Graph,
     /// The graph with the optimizer.
     pub optim: Graph,
-    /// Simplified, within the memory budget.
+    /// The simplified graph, within the memory budget.
     pub passes: Graph,
-    /// Parameters that the loss does not depend on, and that are not trained therefore.
+    /// Parameters that the loss does not depend on, which are therefore not trained.
     pub unused: Vec<String>,
     /// The report of each pass.
     pub reports: Vec<PassReport>,
-    /// Results of the stages that compile it for the device.
+    /// Results of the stages that compile the program for the device.
     pub back: Arc<BackEnd>,
-    /// The time of each stage, by its name, in order.
+    /// Names and durations of the stages, in order.
     pub times: Vec<StageTime>,
 }
 
 impl Stages {
-    /// Joins the stages up to the passes, with their times, and those after them.
+    /// Joins the results and durations of the stages up to the passes with those of the later stages.
     pub fn new(graphs: TrainingGraph, back: Arc<BackEnd>, clock: Clock) -> Self {
         let TrainingGraph { trace, grad, optim, passes, unused, reports } = graphs;
         let times = clock.times().iter().chain(&back.times).copied().collect();

@@ -1,9 +1,9 @@
 //! The target that programs are compiled for.
 //!
-//! In: what a device allows. Out: what the stages after the passes ask of it: how ops are fused, the passes
-//! that turn kernels into launches ([`Target::lower`]), and the kernels of a planned program, as text
-//! ([`Target::emit`]) or ready to load ([`Target::code`]). A device has one target while it is open; output
-//! that needs no device is made from the same type.
+//! In: the limits of a device. Out: the parameters of the stages after the passes: the fusion of ops, the
+//! passes that turn kernels into launches ([`Target::lower`]), and the kernels of a planned program, as text
+//! ([`Target::emit`]) or ready to load ([`Target::code`]). A device has one target while it is open. Output
+//! that needs no device uses the same type.
 
 use super::dialect::{Code, Dialect, Source, Text};
 use crate::cpu::Cpu;
@@ -22,31 +22,31 @@ use gradloom_core::plan::Plan;
 /// The target that programs are compiled for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
-    /// Kind of device, which has the passes and makes the kernels.
+    /// Kind of device, which determines the passes and generates the kernels.
     pub(crate) dialect: &'static dyn Dialect,
-    /// Threads of a CPU: they decide about scratch, never about results. 1 of a GPU.
+    /// Number of threads of a CPU, which affects scratch memory but never results; 1 for a GPU.
     pub threads: usize,
-    /// The joining of ops into kernels.
+    /// Fusion of ops into kernels.
     pub fusion: Fusion,
-    /// Limits and features of a GPU. No kernel of a CPU asks for them.
+    /// Limits and features of a GPU. CPU kernels ignore them.
     pub limits: Limits,
-    /// Precision, and how a GPU's products and attention are computed.
+    /// Precision, and the choice of kernels for products and attention on a GPU.
     pub choices: Choices,
 }
 
 impl Target {
-    /// A CPU with this many threads.
+    /// Creates the target of a CPU with this many threads.
     pub fn cpu(threads: usize) -> Self {
         let (limits, choices) = (Limits::portable(), Choices::default());
         Self { dialect: &Cpu, threads, fusion: Fusion::On, limits, choices }
     }
 
-    /// A GPU through WebGPU with these limits.
+    /// Creates the target of a GPU through WebGPU with these limits.
     pub fn wgsl(limits: Limits, precision: Precision) -> Self {
         Self::gpu(&Wgsl, limits, Choices::by_rule(precision))
     }
 
-    /// An NVIDIA GPU through CUDA with these limits.
+    /// Creates the target of an NVIDIA GPU through CUDA with these limits.
     pub fn cuda(limits: Limits, precision: Precision) -> Self {
         Self::gpu(&Cuda, limits, Choices::by_rule(precision))
     }
@@ -55,39 +55,40 @@ impl Target {
         Self { dialect, threads: 1, fusion: lower::GPU_FUSION, limits, choices }
     }
 
-    /// The same with this joining of ops.
+    /// Returns this target with another fusion.
     #[must_use]
     pub fn with_fusion(self, fusion: Fusion) -> Self {
         Self { fusion, ..self }
     }
 
-    /// The same with these choices.
+    /// Returns this target with other choices.
     #[must_use]
     pub fn with_choices(self, choices: Choices) -> Self {
         Self { choices, ..self }
     }
 
-    /// Returns a short name: `cpu`, `wgsl`, `cuda`.
+    /// Returns the short name: `cpu`, `wgsl` or `cuda`.
     pub fn name(&self) -> &'static str {
         self.dialect.name()
     }
 
-    /// Returns whether kernels are those of a GPU.
+    /// Returns true if kernels run on a GPU.
     pub fn is_gpu(&self) -> bool {
         self.dialect.is_gpu()
     }
 
-    /// Returns the precision of programs that ask for none.
+    /// Returns the default precision of programs.
     pub fn precision(&self) -> Precision {
         self.choices.precision()
     }
 
-    /// The floats of 16 bits of the precision, where the device has them.
+    /// Returns the 16-bit float type of the precision, if the device supports it.
     pub(crate) fn half(&self) -> Option<DType> {
         self.limits.half(self.precision())
     }
 
-    /// The same device for programs of another precision, by the rule's choices. A CPU computes in f32.
+    /// Returns the target of the same device for programs of another precision, with rule-based choices. A
+    /// CPU always computes in f32.
     #[must_use]
     pub fn in_precision(&self, precision: Precision) -> Self {
         match self.is_gpu() && self.precision() != precision {
@@ -96,8 +97,9 @@ impl Target {
         }
     }
 
-    /// The same device for one graph: without the vendor's library if no product is for it or it is not
-    /// there. `has_library` is asked only where there is such a product, as opening a library takes time.
+    /// Returns the target of the same device for one graph: without the vendor's library if no product is
+    /// large enough for it or it is not available. `has_library` is called only if there is such a product,
+    /// as opening a library takes time.
     #[must_use]
     pub fn for_graph(mut self, graph: &Graph, has_library: impl FnOnce() -> bool) -> Self {
         let precision = self.precision();
@@ -106,17 +108,18 @@ impl Target {
         self
     }
 
-    /// Returns for how many launches bytes rest before they are used again: see [`Plan::side_by_side`].
+    /// Returns the number of launches after a value's last use for which its memory is not reused (see
+    /// [`Plan::side_by_side`]).
     pub fn reuse_distance(&self) -> usize {
         self.dialect.reuse_distance()
     }
 
-    /// Returns the passes that make launches of kernels, in order.
+    /// Returns the passes that lower kernels to launches, in order.
     pub(crate) fn passes(&self) -> &'static [Pass] {
         self.dialect.passes()
     }
 
-    /// The names of the passes that make launches of kernels, in order.
+    /// Returns the names of the passes that lower kernels to launches, in order.
     pub fn pass_names(&self) -> impl Iterator<Item = &'static str> {
         self.passes().iter().map(|pass| pass.name)
     }
@@ -126,8 +129,9 @@ impl Target {
         lower::lower(graph, fused, self, true)
     }
 
-    /// Returns what there are choices for in a program, each once: what lowering makes with these choices,
-    /// and, whole, the products that it cuts into parts, as how a product is cut is part of its choice.
+    /// Returns the distinct problems of a program that choices exist for: those that lowering produces with
+    /// the current choices, and also the whole form of each product that it splits, because the split is part
+    /// of a product's choice.
     pub fn problems(&self, graph: &Graph, fused: &Fused) -> Vec<Problem> {
         let mut found = Vec::new();
         for cuts_products in [false, true] {
@@ -140,44 +144,45 @@ impl Target {
         found
     }
 
-    /// Makes the kernels of a plan, for a device to load; `cuts` are where regions of memory are cut into
-    /// buffers.
+    /// Generates the kernels of a plan for a device to load. `cuts` are the offsets at which memory regions
+    /// are split into buffers.
     ///
     /// # Errors
-    /// When a kernel cannot run on such a device.
+    /// If a kernel cannot run on such a device.
     pub fn code(&self, graph: &Graph, plan: &Plan, cuts: &Cuts) -> Result<Code> {
         self.dialect.code(&Source { target: self, graph, plan, cuts })
     }
 
-    /// Returns the kernels of a plan in the language that all GPUs share, in the order in which they run;
-    /// none for a CPU.
+    /// Returns the kernels of a plan in the language that all GPUs share, in execution order. Returns none
+    /// for a CPU.
     ///
     /// # Errors
-    /// When a kernel cannot run on such a device.
+    /// If a kernel cannot run on such a device.
     pub fn kernels(&self, graph: &Graph, plan: &Plan) -> Result<Vec<Text>> {
         self.dialect.kernels(&Source { target: self, graph, plan, cuts: &Cuts::default() })
     }
 
-    /// Returns the texts of a plan's kernels, in the order in which they run: source for a GPU; for a CPU the
-    /// loops over tiles that a kernel is or ends with, as instructions.
+    /// Returns the kernels of a plan as text, in execution order: source code for a GPU; for a CPU, the
+    /// instructions of the tile loops that a kernel consists of or ends with.
     ///
     /// # Errors
-    /// When a kernel cannot run on such a device.
+    /// If a kernel cannot run on such a device.
     pub fn emit(&self, graph: &Graph, plan: &Plan) -> Result<Vec<Text>> {
         self.dialect.texts(&Source { target: self, graph, plan, cuts: &Cuts::default() })
     }
 
-    /// Returns the graphs that a step of a plan replays; `None` where steps are no graphs.
+    /// Returns the graphs that a step of a plan replays, or `None` if the device does not record steps as
+    /// graphs.
     pub fn replay(&self, graph: &Graph, plan: &Plan) -> Option<Replay> {
         self.dialect.replay(&Source { target: self, graph, plan, cuts: &Cuts::default() })
     }
 }
 
-/// Fuses a graph and lowers it for a GPU with these limits, an NVIDIA one if kernels run side by side;
-/// `choices` say how its products and attention are computed.
+/// Fuses a graph and lowers it for a GPU with these limits and choices: an NVIDIA GPU if it runs kernels
+/// concurrently, else one through WebGPU.
 ///
 /// # Errors
-/// When a block op is left: passes expand them first.
+/// If the graph still contains a block op, which passes must expand first.
 pub fn lower_for(graph: &Graph, limits: &Limits, choices: &Choices) -> Result<Lowered> {
     let dialect: &'static dyn Dialect = if limits.branches { &Cuda } else { &Wgsl };
     let target = Target::gpu(dialect, *limits, choices.clone());

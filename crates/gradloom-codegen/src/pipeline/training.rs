@@ -13,28 +13,28 @@ use gradloom_core::trace::{ParamTable, Traced};
 /// Name of the loss among the outputs and guards.
 pub const LOSS: &str = "loss";
 
-/// Settings of a training program by its user and its device.
+/// Settings of a training program.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Treatment of gradients and parameters besides the optimizer's rule.
+    /// Treatment of gradients and parameters besides the optimizer's update rule.
     pub settings: Settings,
     /// Parameters that are not trained.
     pub frozen: Vec<Pattern>,
-    /// Parameters that are trained, if not all are.
+    /// Parameters to train; if empty, all are trained.
     pub trained: Vec<Pattern>,
-    /// Parameters whose gradients are outputs, `gradient.NAME`.
+    /// Parameters whose gradients become outputs, named `gradient.NAME`.
     pub shown_gradients: Vec<Pattern>,
-    /// Name that tells this program's optimizer states from those of others over the same store: see
-    /// [`optimizer_state`].
+    /// Name that distinguishes this program's optimizer states from those of other programs with the same
+    /// store (see [`optimizer_state`]).
     pub name: String,
-    /// True if parameters that the loss does not depend on stay as they are, instead of being an error.
+    /// True if parameters that the loss does not depend on are left unchanged instead of being an error.
     pub allows_unused: bool,
-    /// Micro-batches of a step: see [`optim::accumulate`].
+    /// Number of micro-batches per step (see [`optim::accumulate`]).
     pub micro_batches: usize,
-    /// Bytes of the whole step.
+    /// Maximum number of bytes of memory of the whole step.
     pub memory_budget: Option<u64>,
-    /// True if the loss is multiplied by a scale that adapts before its gradient is taken, which is divided
-    /// by as much afterwards: see [`optim::loss_scale`].
+    /// True if the loss is multiplied by an adaptive scale before differentiation, and the gradients are
+    /// divided by it afterwards (see [`optim::loss_scale`]).
     pub scales_loss: bool,
 }
 
@@ -57,25 +57,25 @@ impl Default for Options {
 /// The graphs of a training program.
 #[derive(Clone, Debug)]
 pub struct TrainingGraph {
-    /// As traced: inputs, parameters, the loss, captures.
+    /// The traced graph: inputs, parameters, the loss, captures.
     pub trace: Graph,
-    /// With the backward pass.
+    /// The graph with the backward pass.
     pub grad: Graph,
-    /// With the optimizer.
+    /// The graph with the optimizer.
     pub optim: Graph,
-    /// Simplified, within the memory budget; what is lowered.
+    /// The simplified graph, within the memory budget, that is lowered.
     pub passes: Graph,
-    /// Parameters that the loss does not depend on, and that are not trained therefore.
+    /// Parameters that the loss does not depend on, which are therefore not trained.
     pub unused: Vec<String>,
     /// The report of each pass.
     pub reports: Vec<passes::PassReport>,
 }
 
-/// Runs the stages from a traced loss up to the passes; `plan` plans a graph as it would be loaded, for the
-/// memory budget.
+/// Runs the stages from a traced loss up to the passes. To meet the memory budget, `plan` plans a graph as it
+/// would be when loaded.
 ///
 /// # Errors
-/// When the loss is no f32 number, a parameter has no gradient, a setting is out of range, or the budget is
+/// If the loss is not an f32 scalar, a parameter has no gradient, a setting is out of range, or the budget is
 /// too small.
 pub fn training(
     traced: &Traced,
@@ -85,7 +85,7 @@ pub fn training(
     clock: &mut Clock,
     plan: &mut dyn FnMut(&Graph) -> Result<Plan>,
 ) -> Result<TrainingGraph> {
-    // A number out of range is an error now, not at the first step.
+    // Reports numbers that are out of range now, not at the first step.
     let mut numbers = optimizer.hyperparameters();
     optimizer.set_rates(&mut numbers, 0);
     optimizer.derive(&mut numbers)?;
@@ -93,7 +93,8 @@ pub fn training(
     options.settings.derive(&mut numbers)?;
     let trace = clock.stage("trace", || {
         let trace = with_loss(traced)?;
-        // In every build: the verifier bounds the time and memory of the later stages.
+        // Verifies in release builds too, because the verifier bounds the time and memory of the later
+        // stages.
         verified(&trace, "trace").map(|()| trace)
     })?;
     let (grad, trainables, unused) = clock.stage("grad", || {
@@ -117,17 +118,17 @@ pub fn training(
                 passes::remat::fit(graph, loss, budget, plan)
             })?;
         }
-        // Verified where it is loaded, in every build.
+        // The graph is verified in every build when it is loaded.
         Ok((passes, reports))
     })?;
     Ok(TrainingGraph { trace, grad, optim, passes, unused, reports })
 }
 
-/// Returns the name in the store of an optimizer's state, of a program that has this name, if any.
+/// Returns the name in the store of an optimizer's state. `program` is the name of the program, or empty.
 pub fn optimizer_state(program: &str, state: &str) -> String {
     match (program, state.strip_prefix(STATE_PREFIX)) {
         ("", _) | (_, None) => state.to_string(),
-        // No field of a model has a slash in its name.
+        // No field of a model has a slash in its name, so the names cannot collide.
         (program, Some(state)) => format!("{STATE_PREFIX}{program}/{state}"),
     }
 }
@@ -141,7 +142,7 @@ fn rename_states(graph: &mut Graph, program: &str) {
     }
 }
 
-/// Makes gradients outputs, without the loss scale.
+/// Adds the unscaled gradients of the matching parameters to the outputs.
 fn show_gradients(graph: &mut Graph, trainables: &[Trainable], shown: &[Pattern]) -> Result<()> {
     let names = trainables.iter().map(|trainable| trainable.name.as_str());
     shown.iter().try_for_each(|pattern| pattern.expect_any(names.clone()))?;
@@ -165,7 +166,7 @@ fn no_loss() -> Error {
     Error::new(ErrorKind::Internal, "there is no loss")
 }
 
-/// Returns the verifier's verdict on what a stage made.
+/// Verifies the graph that a stage has produced.
 fn verified(graph: &Graph, stage: &str) -> Result<()> {
     gradloom_core::verify::verify(graph)
         .map_err(|error| Error::new(ErrorKind::Verify, format!("after the stage `{stage}`: {error}")))
@@ -197,17 +198,17 @@ fn with_loss(traced: &Traced) -> Result<Graph> {
     Ok(graph)
 }
 
-/// Appends the backward pass of the output `loss`; gives what there is to train.
+/// Appends the backward pass of the output `loss`, and returns the trainable parameters with the graph.
 ///
 /// # Errors
-/// When a parameter that is not frozen has no gradient, or an op on the way has none.
+/// If a parameter that is not frozen has no gradient, or an op between the loss and a parameter has none.
 pub fn differentiate(graph: &Graph, traced: &Traced, params: &ParamTable) -> Result<(Graph, Vec<Trainable>)> {
     let (graph, trainables, _) = differentiate_with(graph, traced, params, &Options::default())?;
     Ok((graph, trainables))
 }
 
-/// Differentiates like [`differentiate`] for the parameters that are to be trained, with the loss scaled;
-/// returns the names of those that the loss does not depend on, too.
+/// Differentiates the possibly scaled loss with respect to the parameters that `options` trains. Also returns
+/// the names of the parameters that the loss does not depend on.
 fn differentiate_with(
     graph: &Graph,
     traced: &Traced,
@@ -301,7 +302,7 @@ mod tests {
         };
         let ((none, plain), (seeds, scaled)) = (gradients(false), gradients(true));
         assert_eq!((none, seeds), (0, 1));
-        // Powers of two round nothing.
+        // Scaling by a power of two does not round.
         let times = |values: &Vec<f64>| values.iter().map(|x| x * 1024.0).collect::<Vec<_>>();
         let plain: Vec<_> = plain.iter().map(|(name, values)| (name.clone(), times(values))).collect();
         assert_eq!(plain, scaled);
