@@ -1,8 +1,8 @@
-//! Products that are computed without what follows from them.
+//! Separation of products from their epilogues.
 //!
-//! In: kernels, and what the target's products can do themselves. Out: a product with an epilogue as a
-//! product and a loop over it, where the target's kernels do not take that epilogue; parts of a group that
-//! are to be kernels of their own. Always holds: the loop follows the product at once.
+//! In: kernels, and the epilogues that the target's product kernels support. Out: each product with an
+//! unsupported epilogue as a plain product and a loop over its result, and each part of a group that must run
+//! separately as a kernel. Always holds: the loop directly follows the product.
 
 use super::joined::joined;
 use super::{Draft, Lowering};
@@ -10,8 +10,8 @@ use gradloom_core::ir::{DType, DotAxes, OpKind, Shape, Type};
 use gradloom_core::kernel::{Access, Body, Kernel, Level, NodeKind, Part, Store};
 use std::collections::VecDeque;
 
-/// Makes kernels of those parts of groups that the vendor's library computes; of all parts, if one has an
-/// epilogue that no kernel takes.
+/// Turns the parts of groups that the vendor's library computes into separate kernels. If a part has an
+/// epilogue that no kernel supports, all parts of its group become separate kernels.
 pub(super) fn ungroup(lowering: &mut Lowering<'_>) {
     lowering.replace(|lowering, group, ungrouped| {
         let Kernel::Group(parts) = &group.kernel else { return ungrouped.push(group) };
@@ -33,7 +33,7 @@ pub(super) fn ungroup(lowering: &mut Lowering<'_>) {
     });
 }
 
-/// Takes products from epilogues that no kernel takes.
+/// Splits each product with an epilogue that no kernel supports into a product and a loop.
 pub(super) fn split(lowering: &mut Lowering<'_>) {
     lowering.replace(|lowering, draft, split| match &draft.kernel {
         Kernel::Dot { axes, epilogue } if is_split(&draft.kernel) => {
@@ -43,15 +43,16 @@ pub(super) fn split(lowering: &mut Lowering<'_>) {
     });
 }
 
-/// Returns whether a product and what follows from it are two kernels: products store elements alone.
+/// Returns true if a product and its epilogue must be two kernels, because product kernels only have stores
+/// of level `Element`.
 fn is_split(kernel: &Kernel) -> bool {
     let Kernel::Dot { epilogue, .. } = kernel else { return false };
     !epilogue.stores.iter().all(|store| matches!(store, Store::Value { level: Level::Element, .. }))
 }
 
 impl Lowering<'_> {
-    /// Replaces each kernel that `f` takes apart by a product and what is left; that joins the rows behind
-    /// it, if it can.
+    /// Replaces each kernel that `f` splits into a product and a loop by these two. The loop is merged with
+    /// the next kernel if [`joined`] allows it.
     pub(super) fn take_apart(&mut self, f: impl Fn(&mut Self, &Draft) -> Option<[Draft; 2]>) {
         let mut kernels = VecDeque::from(std::mem::take(&mut self.kernels));
         while let Some(draft) = kernels.pop_front() {
@@ -67,7 +68,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Makes a product of a dtype, and a loop over it.
+    /// Returns a product and a loop that computes its epilogue. The product has type `dtype`, unless the
+    /// epilogue stores the product itself, which then keeps its type.
     pub(super) fn product_and_loop(
         &mut self,
         draft: &Draft,
@@ -79,7 +81,7 @@ impl Lowering<'_> {
         let mut writes = draft.writes.clone();
         let positions = [epilogue.rows, epilogue.columns].into();
         let product = match stored_product(epilogue, &writes) {
-            // A result already: the loop has no need to copy it.
+            // The product is stored anyway, so the loop need not copy it.
             Some(store) => {
                 let write = body.stores.remove(store).write();
                 for store in &mut body.stores {
@@ -111,7 +113,8 @@ impl Lowering<'_> {
     }
 }
 
-/// Returns some parts of a group with their operands and results: a group again, or the only one as it is.
+/// Returns a group of these parts with their operands and results, or the part's kernel if there is only one.
+/// Returns `None` if there are no parts.
 pub(super) fn regrouped<'p>(
     parts: impl Iterator<Item = &'p Part>,
     reads: &[Access],
@@ -133,7 +136,7 @@ pub(super) fn regrouped<'p>(
     Some((kernel, all_reads, all_writes))
 }
 
-/// Returns the store of an epilogue that gives the product itself, if a loop is left to do the others.
+/// Returns the index of the store that writes the product itself, if the epilogue has other stores too.
 fn stored_product(epilogue: &Body, writes: &[Access]) -> Option<usize> {
     let is_product = |store: &Store| match *store {
         Store::Value { node, level: Level::Element, write } => {

@@ -1,9 +1,9 @@
-//! Attention and the rows that follow from it, as one kernel: in generation, what puts the cached keys
-//! together with a text's newest one.
+//! Fusion of attention with a loop over the rows of its output. In generation, this loop combines attention
+//! over the cached keys with the newest key of each text.
 //!
-//! In: the kernels of a graph. Out: the same kernels, with a loop over the output's rows as the epilogue of
-//! its attention, where that loop stood, if attention can compute it. Always holds: nothing else reads
-//! attention's results, which are not stored.
+//! In: the kernels of a graph. Out: the same kernels, with each such loop merged into its attention as an
+//! epilogue, at the loop's position, if the attention kernel supports it. Always holds: no other kernel reads
+//! the results of that attention, which are no longer stored.
 
 use super::Lowering;
 use super::joined::is_all_of;
@@ -13,7 +13,7 @@ use gradloom_core::fuse::KernelSpec;
 use gradloom_core::ir::{DType, OpKind};
 use gradloom_core::kernel::{Access, Body, Kernel, Level, NodeKind, Schedule, Store};
 
-/// Makes those loops epilogues.
+/// Merges such loops into attention.
 pub(super) fn follow(lowering: &mut Lowering<'_>) {
     let mut at = 0;
     while at < lowering.kernels.len() {
@@ -27,7 +27,8 @@ pub(super) fn follow(lowering: &mut Lowering<'_>) {
     }
 }
 
-/// Returns the kernel of this number with the only one that reads its results, whose number comes with it.
+/// Returns the attention kernel at this index merged with the only kernel that reads its results, and the
+/// index of that kernel.
 fn followed(lowering: &Lowering<'_>, at: usize) -> Option<(usize, KernelSpec)> {
     let attention = &lowering.kernels[at];
     let Kernel::Op(OpKind::Attention(spec)) = &attention.kernel else { return None };
@@ -49,14 +50,15 @@ fn followed(lowering: &Lowering<'_>, at: usize) -> Option<(usize, KernelSpec)> {
     Some((reader, KernelSpec { op: attention.op, kernel, reads, writes: rows.writes.clone(), ..rows.spec }))
 }
 
-/// Returns whether attention, as the device will compute it, can compute what follows.
+/// Returns true if attention supports an epilogue with the schedule that it will have on the device.
 fn takes(lowering: &Lowering<'_>, KernelSpec { kernel, reads, writes, .. }: &KernelSpec) -> bool {
     let Target { limits, choices, .. } = lowering.target;
     let schedule = schedule(kernel, reads, writes, limits, choices);
     matches!(schedule, Schedule::Attention(attention) if attention.takes_epilogue())
 }
 
-/// Returns a loop over the rows of attention's output as its epilogue, whose other operands join these.
+/// Returns a loop over the rows of attention's output as an epilogue, or `None` if it cannot be one. Its
+/// other operands are appended to `reads`.
 fn epilogue(body: &Body, rows: &KernelSpec, results: &[Access], reads: &mut Vec<Access>) -> Option<Body> {
     let output = results.first()?;
     let (width, count) = output.layout.shape.split_last()?;

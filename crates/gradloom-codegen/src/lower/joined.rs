@@ -1,15 +1,15 @@
-//! A map that is left of a product by the library, or in parts, and the kernel of rows behind it, as one: a
-//! residual connection with the norm that follows.
+//! Fusion of a loop that was split from a product with the row kernel after it, such as a residual connection
+//! with the normalisation that follows.
 //!
-//! Fusion put the map behind the product; once the library computes that, the map is a launch of its own, and
-//! what reads its result next may as well compute it. Always holds: the map's results are still stored, as
-//! others read them.
+//! The loop was the product's epilogue until the product was given to the library or cut into parts. Since
+//! the loop is now a separate launch, the next kernel that reads its result can compute it too. Always holds:
+//! the results of the loop are still stored for other readers.
 
 use gradloom_core::fuse::KernelSpec;
 use gradloom_core::kernel::{Access, Body, Kernel, Level, NodeId, NodeKind, Store};
 
-/// Returns both kernels as one, if the second has rows of the same positions and reads what the first gives
-/// at its own position.
+/// Merges two kernels if the second has row reductions over the same positions and reads the results of the
+/// first only at its own position.
 pub(super) fn joined(map: &KernelSpec, rows: &KernelSpec) -> Option<KernelSpec> {
     let (Kernel::Loop(first), Kernel::Loop(second)) = (&map.kernel, &rows.kernel) else { return None };
     let alike = (first.rows, first.columns, map.commit, map.once)
@@ -19,7 +19,8 @@ pub(super) fn joined(map: &KernelSpec, rows: &KernelSpec) -> Option<KernelSpec> 
         return None;
     }
     let mut reads = map.reads.clone();
-    // What each of the second's operands is: a node of the first, or an operand of both.
+    // For each operand of the second kernel: the node of the first that computes it, or its index among the
+    // merged operands.
     let mut found = Vec::with_capacity(rows.reads.len());
     for read in &rows.reads {
         match map.writes.iter().position(|write| write.buffer == read.buffer) {
@@ -38,7 +39,7 @@ pub(super) fn joined(map: &KernelSpec, rows: &KernelSpec) -> Option<KernelSpec> 
         return None;
     }
     let mut nodes = first.nodes.clone();
-    // Where the second's nodes are in both.
+    // Index of each of the second kernel's nodes in the merged body.
     let mut places: Vec<NodeId> = Vec::with_capacity(second.nodes.len());
     for node in &second.nodes {
         let mut node = node.clone();

@@ -1,7 +1,7 @@
-//! From kernels to launches: how each is shared out, and whose place its results may take.
+//! From kernels to launches: schedules, scratch memory, and the operands that results may overwrite.
 //!
-//! In: kernels whose operands fit. Out: launches with their schedules and scratch. Always holds: the scratch
-//! of a group's parts stands side by side.
+//! In: kernels with operands that they can index through. Out: launches. Always holds: the scratch ranges of
+//! a group's parts are disjoint.
 
 use super::Lowering;
 use crate::cpu;
@@ -12,25 +12,25 @@ use gradloom_core::ir::{Graph, OpId, OpKind};
 use gradloom_core::kernel::{Access, Body, Kernel, Launch, Level, NodeKind, Part, Phase, Schedule, Store};
 use gradloom_core::plan::ALIGNMENT;
 
-/// A kernel that is to be shared out.
+/// A kernel to be scheduled.
 pub(crate) struct Request<'r> {
     pub(crate) graph: &'r Graph,
-    /// The op that asks for it.
+    /// Op that the kernel is named after.
     pub(crate) op: OpId,
     pub(crate) kernel: &'r Kernel,
     pub(crate) reads: &'r [Access],
     pub(crate) writes: &'r [Access],
-    /// See [`Launch::may_alias`].
+    /// Results and operands that may alias (see [`Launch::may_alias`]).
     pub(crate) aliases: &'r [(usize, usize)],
 }
 
-/// A kind of device's way to share the work of a kernel out.
+/// The division of a kernel's work on one kind of device.
 pub(crate) trait Sharing {
-    /// Returns the schedule of a kernel, and the bytes of its scratch.
+    /// Returns the schedule of a kernel and the size of its scratch memory, in bytes.
     fn one(&self, request: &Request<'_>, target: &Target) -> (Schedule, u64);
 
-    /// Returns the schedule of a group's parts that run in one launch, which have their own schedules and so
-    /// many bytes of scratch, and the bytes of scratch of all.
+    /// Returns the schedule of a group whose parts run in one launch, and the size of its scratch memory, in
+    /// bytes. The parts already have schedules, which need `bytes` bytes of scratch together.
     fn group(
         &self,
         parts: &[Part],
@@ -40,17 +40,17 @@ pub(crate) trait Sharing {
         target: &Target,
     ) -> (Schedule, u64);
 
-    /// Returns whether a loop's thread does whole rows alone: a result of a row may then take the place of
-    /// an operand of the row.
+    /// Returns true if one thread computes whole rows of a loop, so that a result of level `Row` may
+    /// overwrite an operand of that level.
     fn has_whole_rows(&self) -> bool;
 }
 
-/// Makes launches of all kernels for a CPU.
+/// Turns all kernels into launches for a CPU.
 pub(super) fn on_cpu(lowering: &mut Lowering<'_>) {
     schedule(lowering, &cpu::Tasks);
 }
 
-/// Makes launches of all kernels for a GPU.
+/// Turns all kernels into launches for a GPU.
 pub(super) fn on_gpu(lowering: &mut Lowering<'_>) {
     schedule(lowering, &Workgroups);
 }
@@ -74,7 +74,7 @@ fn schedule(lowering: &mut Lowering<'_>, sharing: &dyn Sharing) {
     }
 }
 
-/// Returns what may alias, how a kernel is shared out, and its scratch.
+/// Returns the possible aliases of a kernel, its schedule, and the size of its scratch memory.
 fn one(
     graph: &Graph,
     target: &Target,
@@ -90,7 +90,7 @@ fn one(
     (aliases, schedule, workspace)
 }
 
-/// Returns the same of a group, and sets the schedules of its parts.
+/// Returns the same for a group, and sets the schedules of its parts.
 fn group(
     graph: &Graph,
     target: &Target,
@@ -114,8 +114,8 @@ fn group(
     (may_alias, schedule, workspace)
 }
 
-/// Returns the reads that the results may overwrite. A kernel that can trap is no exception: it is never
-/// launched in the commit, and the temporaries that it overwrites die with the step.
+/// Returns pairs of a result and the operand that it may overwrite. Kernels that can trap are no exception:
+/// they never run in the commit, and the temporaries that they overwrite are discarded with the step.
 fn aliases(
     sharing: &dyn Sharing,
     kernel: &Kernel,
@@ -137,15 +137,15 @@ fn aliases(
     }
 }
 
-/// Returns whether a result with an element for each position, row, or one in all may take the place of an
-/// operand with as many: not if another thread may still read that. On a GPU, other invocations read what a
-/// row has; on a CPU, several blocks of columns of a product do.
+/// Returns true if a result may overwrite an operand of the same level, because no other thread may still
+/// read the operand. On a GPU, other invocations read elements of level `Row`; on a CPU, other column blocks
+/// of a product do.
 fn may_replace(sharing: &dyn Sharing, kernel: &Kernel, level: Level) -> bool {
     level == Level::Element || matches!(kernel, Kernel::Loop(_)) && sharing.has_whole_rows()
 }
 
-/// A position's operands are read before its results are written, if both have an element for each position
-/// (or each row).
+/// Returns pairs of a result and an operand that may alias. They have the same level and element size, so the
+/// operand of each position (or row) is read before its result is written.
 fn body_aliases(
     body: &Body,
     reads: &[Access],

@@ -1,8 +1,7 @@
-//! Products that a library of the device's vendor computes.
+//! Products that the vendor's library computes.
 //!
-//! In: kernels. Out: large products as launches by the library, without what follows from them, whose
-//! operands are of the dtype that it wants: one that is not is copied first, once for all products that share
-//! it.
+//! In: kernels. Out: large products as launches of the library, without epilogues. An operand that does not
+//! have the type that the library computes with is copied first, once for all products that share it.
 
 use super::{Draft, Lowering};
 use crate::cuda::{EXTENT_ALIGNMENT, LibraryProduct, Room, least_product, takes_lines_behind};
@@ -17,10 +16,10 @@ use gradloom_core::kernel::{
 };
 use std::ops::Range;
 
-/// Rows, at most, for which a tile of ours reads the right operand once.
+/// Maximum number of rows for which one of our tiles reads the right operand only once.
 const ROWS_OF_A_TILE: usize = 64;
 
-/// Takes what follows from them from products that the library computes.
+/// Splits the epilogues from products that the library computes.
 pub(super) fn apart(lowering: &mut Lowering<'_>) {
     lowering.take_apart(|lowering, draft| {
         let Kernel::Dot { axes, epilogue } = &draft.kernel else { return None };
@@ -29,7 +28,7 @@ pub(super) fn apart(lowering: &mut Lowering<'_>) {
     });
 }
 
-/// Gives products to the library.
+/// Assigns products to the library.
 pub(super) fn take(lowering: &mut Lowering<'_>) {
     let mut rounded = Vec::new();
     lowering.replace(|lowering, mut draft, kernels| {
@@ -42,8 +41,8 @@ pub(super) fn take(lowering: &mut Lowering<'_>) {
 }
 
 impl Lowering<'_> {
-    /// Returns the dtype of operands with which the library computes a product, if it does that well. The
-    /// result's layout and dtype come last.
+    /// Returns the operand type with which the library computes a product, or `None` if another kernel should
+    /// compute it. `result` contains the layout and the type of the result.
     fn library_dtype(&self, axes: &DotAxes, reads: &[Access], result: (&Layout, DType)) -> Option<DType> {
         let (limits, precision) = (&self.target.limits, self.target.precision());
         let least = least_product(precision, limits.library?)?;
@@ -61,7 +60,7 @@ impl Lowering<'_> {
         is_large(limits, axes, [&lhs, &rhs], (right, dtype), (least, row)).then_some(dtype)
     }
 
-    /// Returns whether the library computes a product without what follows from it.
+    /// Returns true if the library computes the product of this kernel, without its epilogue.
     pub(super) fn is_for_library(&self, draft: &Draft) -> bool {
         let writes = &draft.writes;
         let (axes, layout, dtype) = match &draft.kernel {
@@ -75,8 +74,8 @@ impl Lowering<'_> {
         !draft.commit && self.library_dtype(axes, &draft.reads, (&layout, dtype)).is_some()
     }
 
-    /// Prepares a product for the library, if it is one for it: operands of another dtype are copied by
-    /// kernels before it.
+    /// Prepares a product for the library and returns its schedule, or `None` if another kernel computes it.
+    /// The kernels that copy operands of another type are appended to `before`.
     fn library(
         &mut self,
         axes: &DotAxes,
@@ -107,8 +106,8 @@ impl Lowering<'_> {
         Some(LibrarySchedule { workspace: product.scratch(), extents, rounds })
     }
 
-    /// Returns the room behind a matrix that is all that is in a buffer; if `zeros`, only room filled with
-    /// zeros.
+    /// Returns the padding of a buffer that this matrix fills. With `zeros`, only padding that is zero
+    /// counts.
     fn room(&self, access: &Access, zeros: bool) -> Room {
         let of = |padded: &&Padded| {
             let is_whole = access.layout.offset == 0 && access.layout.shape.elements() == padded.elements;
@@ -117,7 +116,7 @@ impl Lowering<'_> {
         self.padded.iter().find(of).map_or_else(Room::default, |padded| padded.room)
     }
 
-    /// Lets a matrix of `rows` rows, which is all that is in a temporary, have more rows behind it.
+    /// Adds padding rows to a temporary that a matrix of `rows` rows fills.
     fn make_room(&mut self, access: &Access, rows: usize) {
         if self.watched().contains(&access.buffer) {
             return;
@@ -132,7 +131,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns a copy of an operand in another dtype. Products share it.
+    /// Returns a copy of an operand in another type, which products share.
     fn rounded(
         &mut self,
         draft: &Draft,
@@ -155,8 +154,8 @@ impl Lowering<'_> {
         Access { layout: copied_layout(&layout.shape, &order), ..copy }
     }
 
-    /// Copies an operand to another dtype, a matrix with rows of zeros behind it that make their number
-    /// aligned.
+    /// Copies an operand to another type. A matrix whose number of rows is not aligned gets padding rows of
+    /// zeros.
     fn copied_to(&mut self, draft: &Draft, from: &Access, dtype: DType, before: &mut Vec<Draft>) -> Access {
         let shape = &from.layout.shape;
         let copy = Kernel::Loop(identity(shape));
@@ -183,10 +182,10 @@ impl Lowering<'_> {
     }
 }
 
-/// Returns whether the library computes a product faster: one with at least `least` multiplications, whose
-/// right operand is of dtype `right` and would be of `dtype`, and whose result's rows lie `row` elements
-/// apart. With few rows, the time is that of reading the right operand, and rounding it first would take
-/// longer.
+/// Returns true if the library is faster for a product: one of at least `least` multiplications, with a right
+/// operand of type `right` that the library needs in `dtype`, and a result whose rows are `row` elements
+/// apart. The time of a product with few rows is that of reading the right operand, which rounding it first
+/// would exceed.
 pub(super) fn is_large(
     limits: &Limits,
     axes: &DotAxes,
@@ -201,23 +200,23 @@ pub(super) fn is_large(
         })
 }
 
-/// Returns whether a product of few rows has columns that the library cannot take in eights: those of an
-/// operand that is read as it is stored, if the result's rows, `row` elements apart, have no room for more.
-/// On an H200, the logits of 64 texts take the library 155 us, a kernel of ours 37, and the library 24 with
-/// room.
+/// Returns true if a product of few rows has a number of columns that the library cannot round up to a
+/// multiple of [`EXTENT_ALIGNMENT`]: the right operand is read without a copy, and it or the result's rows,
+/// `row` elements apart, lack padding. On an H200, the logits of 64 texts take the library 155 us without
+/// padding and 24 us with it; our kernel takes 37 us.
 fn has_odd_columns(problem: &DotProblem, dtype: DType, row: usize) -> bool {
     let all = problem.n.next_multiple_of(EXTENT_ALIGNMENT);
     let has_room = row >= all && takes_lines_behind(problem.rhs.free_stride, dtype);
     problem.m <= ROWS_OF_A_TILE && problem.rhs.contract_stride == 1 && problem.n != all && !has_room
 }
 
-/// A buffer that is larger than what is in it.
+/// A buffer with padding after its contents.
 pub(super) struct Padded {
     pub(super) buffer: ValueId,
-    /// Number of elements in it.
+    /// Number of elements without the padding.
     pub(super) elements: usize,
     pub(super) room: Room,
-    /// True if there are zeros behind its elements.
+    /// True if the padding is zero.
     pub(super) is_zero: bool,
 }
 
@@ -233,26 +232,28 @@ pub(super) fn zeros(shape: &Shape) -> Kernel {
     Kernel::Loop(Body { nodes: vec![zero], ..identity(shape) })
 }
 
-/// Returns the layout of an operand once it is of another dtype.
+/// Returns the layout of an operand's copy in another type.
 pub(super) fn rounded_layout(layout: &Layout) -> Layout {
     copied_layout(&layout.shape, &rounded_order(layout))
 }
 
-/// Axes from the widest stride to the narrowest one: neighbours stay neighbours.
+/// Returns the axes from the widest stride to the narrowest one, so that neighbours in memory stay
+/// neighbours.
 fn rounded_order(layout: &Layout) -> Vec<usize> {
     let mut order: Vec<usize> = (0..layout.shape.rank()).collect();
     sort_by_key(&mut order, |&axis| std::cmp::Reverse(layout.strides[axis]));
     order
 }
 
-/// Returns the dtype of a product that a loop follows: of 16 bits if all that comes of it is.
+/// Returns the type of a product that a loop reads: that of the loop's results if they all have the same
+/// float type, else f32.
 fn product_dtype(writes: &[Access]) -> DType {
     let mut dtypes = writes.iter().map(|write| write.dtype);
     let first = dtypes.next().unwrap_or(DType::F32);
     if dtypes.all(|dtype| dtype == first) && first.is_float() { first } else { DType::F32 }
 }
 
-/// Returns a loop that copies.
+/// Returns a loop that copies its operand.
 fn identity(shape: &Shape) -> Body {
     let columns = shape.last().copied().unwrap_or(1);
     Body {

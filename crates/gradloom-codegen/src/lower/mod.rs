@@ -1,9 +1,10 @@
-//! From fused kernels to launches: a list of passes for each kind of target.
+//! Lowering of fused kernels to launches: a list of passes for each kind of target.
 //!
-//! In: a graph without block ops, fused, and a [`Target`]. Out: [`Lowered`]. Each pass is a function over all
-//! kernels, one idea in a file of its own; the lists below are the order in which a target's run. What only
-//! one kind of device does is a pass that the others do not list. Always holds: a copy is made only where the
-//! kernel that reads a view cannot index through it (a matrix operand without single strides, a user's op).
+//! In: a fused graph without block ops, and a [`Target`]. Out: [`Lowered`]. Each pass is a function over all
+//! kernels, in a separate file. The lists below contain the passes of each target, in order; a pass that only
+//! one kind of device needs is missing from the other lists. Always holds: a view is copied only if the
+//! kernel that reads it cannot index through it (a matrix operand without single strides, or an operand of a
+//! custom op).
 
 mod apart;
 mod followed;
@@ -29,13 +30,13 @@ pub(crate) use launches::{Request, Sharing};
 use library::Padded;
 use std::ops::{Deref, DerefMut};
 
-/// The joining of ops into kernels for GPUs.
+/// Fusion of ops into kernels for GPUs.
 pub(crate) const GPU_FUSION: Fusion = Fusion::SumsApart;
 
-/// A step of lowering.
+/// A pass of the lowering.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pass {
-    /// Name in lists for people.
+    /// Name for human-readable lists.
     pub(crate) name: &'static str,
     run: fn(&mut Lowering<'_>),
 }
@@ -82,7 +83,8 @@ pub(crate) const CUDA: &[Pass] = passes![
     products::together,
 ];
 
-/// Lowers kernels; with `cuts_products`, long sums of products may be cut into parts that wait.
+/// Lowers kernels. With `cuts_products`, long sums of products may be cut into parts that a later kernel adds
+/// up.
 pub(crate) fn lower(graph: &Graph, fused: Fused, target: &Target, cuts_products: bool) -> Lowered {
     let kernels = fused.kernels.into_iter().map(Draft::from).collect();
     let (memory, padded, launches) = (fused.memory, Vec::new(), Vec::new());
@@ -93,32 +95,32 @@ pub(crate) fn lower(graph: &Graph, fused: Fused, target: &Target, cuts_products:
     memory
 }
 
-/// The kernels of a program on their way to launches.
+/// The kernels of a program during lowering.
 pub(crate) struct Lowering<'l> {
     graph: &'l Graph,
     target: &'l Target,
     cuts_products: bool,
-    /// In an order in which they can run; none once there are launches.
+    /// Kernels in an execution order; empty once they have become launches.
     kernels: Vec<Draft>,
-    /// The buffers and layouts of values.
+    /// Buffers and layouts of values.
     memory: Lowered,
-    /// Buffers that are larger than what is in them.
+    /// Buffers with padding.
     padded: Vec<Padded>,
-    /// Each with the part of the program that it is of.
+    /// Launches, each with its section of the program.
     launches: Vec<(Launch, Section)>,
 }
 
-/// The part of a program that a kernel is of: whether only updates need it, and whether it runs once, when
-/// the program is loaded.
+/// Section of a program that a kernel belongs to: true if only updates need the kernel, and true if it runs
+/// once, when the program is loaded.
 type Section = (bool, bool);
 
-/// A kernel on its way to a launch.
+/// A kernel during lowering.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
     spec: KernelSpec,
-    /// True if the next kernel reads its sums, so that they do not wait in parts.
+    /// True if the next kernel reads its sums, which therefore may not stay in parts.
     is_read_next: bool,
-    /// The schedule of the vendor's library, if that computes it.
+    /// Schedule of the vendor's library, if it computes the kernel.
     library: Option<LibrarySchedule>,
 }
 
@@ -143,7 +145,7 @@ impl DerefMut for Draft {
 }
 
 impl Draft {
-    /// Another kernel of the same op and part of the program.
+    /// Creates another kernel of the same op and section.
     fn beside(&self, kernel: Kernel, reads: Vec<Access>, writes: Vec<Access>) -> Self {
         let KernelSpec { op, commit, once, .. } = self.spec;
         KernelSpec { op, kernel, reads, writes, commit, once }.into()
@@ -151,7 +153,7 @@ impl Draft {
 }
 
 impl Lowering<'_> {
-    /// Replaces each kernel by those that `f` adds to a list in its place.
+    /// Replaces each kernel by those that `f` appends to the list.
     fn replace(&mut self, mut f: impl FnMut(&mut Self, Draft, &mut Vec<Draft>)) {
         let kernels = std::mem::take(&mut self.kernels);
         let mut replaced = Vec::with_capacity(kernels.len());
@@ -161,7 +163,7 @@ impl Lowering<'_> {
         self.kernels = replaced;
     }
 
-    /// The buffers that outputs, guards and updates look at.
+    /// Returns the buffers that outputs, guards and updates read.
     fn watched(&self) -> Vec<ValueId> {
         let watched = gradloom_core::fuse::watched(self.graph);
         watched.iter().filter_map(|value| Some(self.memory.access.get(value)?.buffer)).collect()
