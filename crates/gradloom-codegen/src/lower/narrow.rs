@@ -1,17 +1,17 @@
-//! The pass of a precision: which values between kernels have 16 bits.
+//! The pass that gives values between kernels 16 bits, in precisions that have a 16-bit type.
 //!
-//! In: the kernels of a graph. Out: the same kernels over other dtypes: what reads a narrow value computes in
-//! f32, and what writes it rounds. Narrow are values with an element for each position, of loops and
-//! products, and what attention and moves of elements give. f32 stays what sums give (of rows, of columns, of
-//! gradients), what scatters add to, what guards and updates look at, and all that persists or leaves the
-//! program.
+//! In: the kernels of a graph. Out: the same kernels with other element types. A kernel that reads a 16-bit
+//! value computes in f32, and one that writes it rounds. Loops and products store results of level `Element`
+//! in 16 bits, as do attention and ops that move elements. Always holds: sums (of rows, columns and
+//! gradients), the targets of scatters, values that guards and updates read, and all that persists or leaves
+//! the program stay in f32.
 
 use super::{Draft, Lowering};
 use gradloom_core::collections::SortedSet;
 use gradloom_core::ir::{DType, OpKind, ValueId};
 use gradloom_core::kernel::{Access, Kernel, Level, Store};
 
-/// Gives values 16 bits, in a precision that has them.
+/// Converts values between kernels to 16 bits, if the precision has a 16-bit type.
 pub(super) fn narrow(lowering: &mut Lowering<'_>) {
     let Some(dtype) = lowering.target.half() else { return };
     let (mut narrow, mut wide) = (SortedSet::new(), SortedSet::new());
@@ -59,7 +59,7 @@ fn mark(kernel: &Kernel, fits: &mut [bool]) {
         Kernel::Group(parts) => {
             parts.iter().for_each(|part| mark(&part.kernel, &mut fits[part.writes.clone()]));
         }
-        // The second result is the logarithms of sums.
+        // The second result, the log-sum-exp, stays in f32.
         Kernel::Op(OpKind::Attention(_)) => fits[0] = true,
         Kernel::Op(
             OpKind::Dot(_)
@@ -73,14 +73,14 @@ fn mark(kernel: &Kernel, fits: &mut [bool]) {
             | OpKind::Select
             | OpKind::Cast { .. },
         ) => fits.fill(true),
-        // Made later.
+        // A later pass creates these kernels.
         Kernel::Attention { .. } => {}
         Kernel::Op(_) | Kernel::Copy | Kernel::WriteRegion => {}
     }
 }
 
-/// Returns the number of a kernel's operands, from the first one on, that keep their dtype: those whose
-/// place the result takes, and all of a custom op or of a write to a region.
+/// Returns the number of leading operands of a kernel that keep their type: the one that the result
+/// overwrites, or all operands of a custom op or of a write to a region.
 fn kept_reads(kernel: &Kernel, reads: &[Access]) -> usize {
     match kernel {
         Kernel::Op(OpKind::Scatter { .. } | OpKind::DynamicUpdateSlice) => 1,

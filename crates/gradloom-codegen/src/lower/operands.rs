@@ -1,8 +1,8 @@
-//! Copies of operands through whose views kernels cannot index.
+//! Copies of operands that kernels cannot index through.
 //!
-//! In: kernels. Out: the same kernels over contiguous copies, which are made before them. Always holds: what
-//! a kernel can index through is not copied, nor windows that overlap, where products pack them, as the copy
-//! would be larger than what they look at.
+//! In: kernels. Out: the same kernels over contiguous copies, which kernels before them make. Always holds:
+//! an operand that a kernel can index through is not copied, nor are overlapping windows that a product
+//! packs, because their copy would be larger than the memory that they cover.
 
 use super::{Draft, Lowering};
 use crate::cpu::shares_rows;
@@ -10,27 +10,29 @@ use crate::product::{DotProblem, copied_layout, dot_copies};
 use gradloom_core::ir::{CustomOp, DotAxes, OpKind, Type};
 use gradloom_core::kernel::{Access, Kernel};
 
-/// Copies operands for GPUs, whose kernels of users' ops index through views.
+/// Copies operands for GPUs, where kernels of custom ops index through views.
 pub(super) fn copied(lowering: &mut Lowering<'_>) {
     Copies { shared: Vec::new(), packs_windows: false, has_kernels: |op| op.gpu().is_some() }.add(lowering);
 }
 
-/// Copies operands for CPUs: products that would rather read rows share a copy of them, and pack windows.
+/// Copies operands for CPUs. Products that are faster with contiguous rows share a copy, and products pack
+/// overlapping windows.
 pub(super) fn with_shared_rows(lowering: &mut Lowering<'_>) {
     let shared = shared_operands(&lowering.kernels);
     Copies { shared, packs_windows: true, has_kernels: |_| false }.add(lowering);
 }
 
 struct Copies {
-    /// Right operands that products share a copy of.
+    /// Right operands of which several products share a copy.
     shared: Vec<Shared>,
-    /// True if products read windows that overlap, as right operands, without a copy.
+    /// True if products read overlapping windows as right operands without a copy.
     packs_windows: bool,
-    /// True of a user's op that has kernels for the target; its operands on the host are row-major.
+    /// Function that returns true if a custom op has kernels for the target. Other custom ops run on the
+    /// host, where their operands are row-major.
     has_kernels: fn(&dyn CustomOp) -> bool,
 }
 
-/// Makes a contiguous copy before the kernel.
+/// Function that returns a contiguous copy of an operand, and adds the kernel that makes it.
 type Copy<'c> = dyn FnMut(&Access) -> Access + 'c;
 
 impl Copies {
@@ -90,7 +92,7 @@ impl Copies {
         }
     }
 
-    /// Takes a copy of a right operand, contracted axes first, if other products do, too.
+    /// Replaces a right operand by the copy, with the contracted axes first, that several products share.
     fn share_rows(&mut self, axes: &DotAxes, read: &mut Access, copy: &mut Copy<'_>) {
         let Some(index) = self.shared.iter().position(|shared| shared.operand == *read) else { return };
         let shape = read.layout.shape.clone();
@@ -105,18 +107,18 @@ impl Copies {
     }
 }
 
-/// The right operand of several products.
+/// A right operand that several products share.
 struct Shared {
     operand: Access,
     products: usize,
-    /// Its copy, once there is one.
+    /// The shared copy, once it exists.
     copy: Option<Access>,
 }
 
-/// Number of products that must share a right operand before a copy of it pays off.
+/// Minimum number of products that must share a right operand for a copy to pay off.
 const SHARERS: usize = 4;
 
-/// Returns the right operands that enough products share to pay for a copy.
+/// Returns the right operands that enough products share for a copy to pay off.
 fn shared_operands(kernels: &[Draft]) -> Vec<Shared> {
     let mut shared: Vec<Shared> = Vec::new();
     for spec in kernels {

@@ -1,8 +1,8 @@
 //! The pass that aligns the starts of matrix rows.
 //!
-//! In: kernels, and for which products a library wants aligned rows. Out: the same kernels, with the rows of
-//! temporaries padded: a vocabulary of 50,257 tokens gets rows of 50,264. Always holds: the padding is zero
-//! if a loop writes the rows; otherwise nothing reads it.
+//! In: kernels, and a test for products that the library computes. Out: the same kernels with padded rows in
+//! temporaries: rows of 50,257 logits, one per token of a vocabulary, are padded to 50,264. Always holds: the
+//! padding is zero if a loop writes the rows; otherwise nothing reads it.
 
 use super::library::{Padded, is_large, part, rounded_layout, zeros};
 use super::{Draft, Lowering};
@@ -10,11 +10,11 @@ use crate::cuda::{LibraryProduct, ROW_ALIGNMENT, Room};
 use gradloom_core::ir::{DType, DotAxes, OpKind, ValueId};
 use gradloom_core::kernel::{Access, Kernel, Layout, Part};
 
-/// Function that returns true if a product is for the library, by the layouts of its operands and the dtype
-/// of the right one.
+/// Function that returns true if the library computes a product, given the layouts of its operands and the
+/// type of the right one.
 type IsLarge<'l> = dyn Fn(&DotAxes, [&Layout; 2], DType) -> bool + 'l;
 
-/// Aligns the rows of those temporaries of 16 bits that large products read or write.
+/// Aligns the rows of 16-bit temporaries that large products read or write.
 pub(super) fn rows(lowering: &mut Lowering<'_>) {
     let target = lowering.target;
     let Some((dtype, least)) = target.half().zip(target.limits.library) else { return };
@@ -23,7 +23,7 @@ pub(super) fn rows(lowering: &mut Lowering<'_>) {
     };
     let mut rows: Vec<Rows> = Vec::new();
     for (kernel, reads, writes, _) in kernels(lowering) {
-        // What follows from a product will be a loop of its own.
+        // The epilogue of such a product becomes a separate loop.
         let (axes, writes) = match kernel {
             Kernel::Op(OpKind::Dot(axes)) => (axes, writes),
             Kernel::Dot { axes, .. } => (axes, &[][..]),
@@ -38,7 +38,7 @@ pub(super) fn rows(lowering: &mut Lowering<'_>) {
             }
         }
     }
-    // Whether the library writes one may depend on others.
+    // Repeats the check because the library may only write one buffer if another is padded.
     while let Some(refused) = rows.iter().position(|one| !one.is_possible(lowering, &rows, dtype, is_large)) {
         rows.remove(refused);
     }
@@ -46,8 +46,8 @@ pub(super) fn rows(lowering: &mut Lowering<'_>) {
     lowering.padded.extend(padded);
 }
 
-/// Returns each kernel with its operands and results, and whether only updates need it; of a group, each
-/// part.
+/// Returns each kernel, or each part of a group, with its operands and results. The last element is true if
+/// only updates need the kernel.
 fn kernels<'k>(lowering: &'k Lowering<'_>) -> Vec<(&'k Kernel, &'k [Access], &'k [Access], bool)> {
     let mut all = Vec::new();
     for spec in &lowering.kernels {
@@ -65,16 +65,16 @@ fn kernels<'k>(lowering: &'k Lowering<'_>) -> Vec<(&'k Kernel, &'k [Access], &'k
 /// A buffer whose rows are not aligned.
 struct Rows {
     buffer: ValueId,
-    /// Their number.
+    /// Number of rows.
     count: usize,
-    /// Elements of a row.
+    /// Number of elements of a row.
     length: usize,
-    /// Elements from the start of a row to that of the next.
+    /// Number of elements from the start of a padded row to that of the next.
     stride: usize,
 }
 
 impl Rows {
-    /// Returns the rows of a buffer, if they have to be padded.
+    /// Returns the rows of a buffer, if they need padding.
     fn of(lowering: &Lowering<'_>, buffer: ValueId) -> Option<Self> {
         let ty = lowering.memory.buffers.get(&buffer)?;
         let (&length, others) = ty.shape.split_last()?;
@@ -83,7 +83,7 @@ impl Rows {
         (count > 1 && stride != length).then_some(Self { buffer, count, length, stride })
     }
 
-    /// Returns true if all that read and write the buffer can do so once its rows are padded.
+    /// Returns true if all kernels that read or write the buffer support padded rows.
     fn is_possible(
         &self,
         lowering: &Lowering<'_>,
@@ -93,7 +93,7 @@ impl Rows {
     ) -> bool {
         let keeps_rows =
             |access: &Access| access.buffer != self.buffer || self.padded(&access.layout).is_some();
-        // As lowering will see it.
+        // The layout that lowering will use.
         let layout = |access: &Access| match all.iter().find(|rows| rows.buffer == access.buffer) {
             Some(rows) => rows.padded(&access.layout),
             None => Some(access.layout.clone()),
@@ -122,10 +122,11 @@ impl Rows {
             })
     }
 
-    /// Returns a view of the buffer once its rows are padded; none if it does not keep to rows.
+    /// Returns the layout of a view of the buffer once its rows are padded, or `None` if the view crosses
+    /// rows.
     fn padded(&self, layout: &Layout) -> Option<Layout> {
         let Self { length, stride, .. } = *self;
-        // The last element of a row that the view reaches.
+        // Position in its row of the last element that the view reaches.
         let mut last = layout.offset % length;
         let mut strides = Vec::with_capacity(layout.strides.len());
         for (&extent, &step) in layout.shape.iter().zip(&layout.strides) {
@@ -140,7 +141,7 @@ impl Rows {
         (last < length).then(|| Layout::new(offset, layout.shape.clone(), strides))
     }
 
-    /// Pads the rows. Where a loop writes them, it also writes zeros behind them.
+    /// Pads the rows. If a loop writes them, it also writes zeros to the padding.
     fn apply(&self, lowering: &mut Lowering<'_>) -> Option<Padded> {
         let by_loop = kernels(lowering).into_iter().any(|(kernel, _, writes, _)| {
             matches!(kernel, Kernel::Loop(_)) && writes.iter().any(|write| write.buffer == self.buffer)

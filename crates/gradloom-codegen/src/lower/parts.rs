@@ -1,8 +1,8 @@
-//! Sums that are computed in parts, which a kernel that follows takes together.
+//! Sums that are computed in parts, which a later kernel combines.
 //!
-//! In: kernels. Out: those whose sums are cut with parts as their results, and later one group that finishes
-//! all the sums that wait: those of biases and of small weights are needed only when the backward pass is
-//! over. Always holds: parts are combined in order, so the same program gives the same bits.
+//! In: kernels. Out: kernels whose results are parts of sums, and later one group that combines the parts of
+//! all pending sums. Sums for biases and small weights are only needed after the backward pass. Always holds:
+//! parts are combined in order, so the same program gives the same bits.
 
 use super::library::part;
 use super::{Draft, Lowering};
@@ -13,14 +13,14 @@ use gradloom_core::fuse::KernelSpec;
 use gradloom_core::ir::{DotAxes, OpId, OpKind, ReduceOp, Type};
 use gradloom_core::kernel::{Access, Body, Kernel, Layout, Level, Node, NodeId, NodeKind, Store};
 
-/// Bytes of the parts of one sum that may wait: they take memory until they are finished.
+/// Maximum size of the parts of one pending sum, in bytes. They occupy memory until they are combined.
 const MOST_WAITING: usize = 1 << 20;
 
-/// A result of which there are parts.
+/// A result whose parts are not combined yet.
 struct Unfinished {
     op: OpId,
     reduce: ReduceOp,
-    /// `[parts, elements]`, contiguous.
+    /// Parts of the result, `[parts, elements]`, contiguous.
     parts: Access,
     whole: Access,
 }
@@ -35,11 +35,11 @@ impl Unfinished {
     }
 }
 
-/// Cuts what kernels sum up.
+/// Cuts the sums that kernels compute into parts.
 pub(super) fn cut(lowering: &mut Lowering<'_>) {
     let (mut unfinished, mut kernels) = (Vec::new(), Vec::with_capacity(lowering.kernels.len()));
     for mut draft in std::mem::take(&mut lowering.kernels) {
-        // What only updates need comes last, and is not kept waiting.
+        // Kernels that only updates need come last, and pending sums are finished before them.
         let waits = |read: &Access| unfinished.iter().any(|sum: &Unfinished| sum.is_of(read));
         if draft.commit || draft.reads.iter().any(waits) {
             kernels.extend(finish(std::mem::take(&mut unfinished)));
@@ -58,7 +58,7 @@ pub(super) fn cut(lowering: &mut Lowering<'_>) {
     lowering.kernels = kernels;
 }
 
-/// Returns the kernel that finishes these sums.
+/// Returns the kernel that combines the parts of these sums.
 fn finish(sums: Vec<Unfinished>) -> Option<Draft> {
     let op = sums.first()?.op;
     let part = |(i, sum): (usize, &Unfinished)| part(Kernel::Loop(sum_of_parts(sum)), i..i + 1, i);
@@ -68,9 +68,9 @@ fn finish(sums: Vec<Unfinished>) -> Option<Draft> {
 }
 
 impl Lowering<'_> {
-    /// Cuts what a kernel sums up, if the target wants that.
+    /// Cuts the sums of a kernel into parts, if that pays off on the target.
     fn cut(&mut self, draft: &mut Draft, unfinished: &mut Vec<Unfinished>) {
-        // Windows of one buffer are filled by one launch.
+        // One launch must write all windows of a buffer, so their sums are not cut.
         let whole = |write: &Access| {
             write.layout.shape.elements() == self.memory.buffers[&write.buffer].shape.elements()
         };
@@ -109,14 +109,14 @@ impl Lowering<'_> {
         }
     }
 
-    /// Creates a place for the parts of a result.
+    /// Allocates the parts of a result.
     fn parts(&mut self, op: OpId, reduce: ReduceOp, shape: [usize; 2], whole: &Access) -> Unfinished {
         let parts = self.memory.temporary(Type::new(whole.dtype, shape));
         Unfinished { op, reduce, parts, whole: whole.clone() }
     }
 
-    /// Makes a batch of a product, whose results are the parts of its sums, if the target wants that; returns
-    /// its axes and the sums.
+    /// Turns a product into a batch of products that compute parts of its sums, if that pays off on the
+    /// target. Returns its new axes and the sums.
     fn cut_product(
         &mut self,
         op: OpId,
@@ -137,20 +137,18 @@ impl Lowering<'_> {
         Some((cut, sums))
     }
 
-    /// Returns the number of products that the terms of a product's sums are cut into. 1: the kernel gives
-    /// whole sums.
+    /// Returns the number of parts that the sums of a product are cut into; 1 for whole sums.
     fn product_parts(&self, axes: &DotAxes, reads: &[Access]) -> usize {
         if !self.cuts_products {
             return 1;
         }
-        // Of operands that must be copied first, nothing is known yet.
+        // The layouts of operands that must be copied first are not known yet.
         let Some(problem) = DotProblem::new(axes, &reads[0].layout, &reads[1].layout) else { return 1 };
         self.target.choices.product(&fold_batch(problem), &self.target.limits).parts as usize
     }
 }
 
-/// Returns the number of parts that the rows of a body are cut into for its sums of columns. 1: the kernel
-/// gives whole sums.
+/// Returns the number of parts that the column sums of a body are cut into; 1 for whole sums.
 fn column_parts(body: &Body, reads: &[Access], writes: &[Access], limits: &Limits) -> usize {
     if !body.has_column_reductions() || group::is_short(body, reads, writes) {
         return 1;
@@ -158,7 +156,7 @@ fn column_parts(body: &Body, reads: &[Access], writes: &[Access], limits: &Limit
     rows(body, limits).groups.max(1)
 }
 
-/// Returns the kernel that takes the parts of a sum together.
+/// Returns the body that combines the parts of a sum.
 fn sum_of_parts(sum: &Unfinished) -> Body {
     let shape = &sum.parts.layout.shape;
     Body {
@@ -169,20 +167,20 @@ fn sum_of_parts(sum: &Unfinished) -> Body {
     }
 }
 
-/// Returns true if a product is only stored, and nothing else follows from it.
+/// Returns true if the epilogue only stores the product.
 fn is_plain(epilogue: &Body) -> bool {
     let stored = matches!(epilogue.stores[..], [Store::Value { level: Level::Element, .. }]);
     stored && matches!(epilogue.nodes[..], [Node { kind: NodeKind::Accumulator, .. }])
 }
 
-/// Returns a product whose terms are cut into equal parts, which are its first batch axes; `None` if they
-/// cannot be cut so.
+/// Cuts the contracted axes of a product into equal parts, which become its first batch axes. Returns `None`
+/// if that is impossible.
 pub(super) fn cut_terms(
     axes: &DotAxes,
     parts: usize,
     layouts: [&Layout; 2],
 ) -> Option<(DotAxes, [Layout; 2])> {
-    // Whole axes while they divide the number of parts, and a share of the next one.
+    // Takes whole axes while their extents divide the number of parts, then a share of the next one.
     let (mut whole, mut share) = (0, parts);
     while share > 1 {
         let extent = layouts[0].shape[*axes.lhs_contract.get(whole)?];
@@ -221,7 +219,7 @@ mod tests {
     use super::*;
     use gradloom_core::ir::Shape;
 
-    /// Returns a weight's gradient: [batch, time, m]ᵀ [batch, time, n].
+    /// Returns the axes of a weight's gradient: [batch, time, m]ᵀ [batch, time, n].
     fn gradient() -> DotAxes {
         DotAxes { lhs_contract: vec![0, 1], rhs_contract: vec![0, 1], ..DotAxes::default() }
     }

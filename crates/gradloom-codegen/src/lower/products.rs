@@ -1,25 +1,26 @@
-//! Products that are alike, as one launch: the gradients of queries, keys and values.
+//! Grouping of similar products into one launch, such as the gradients of queries, keys and values.
 //!
-//! In: launches. Out: the same, with a product as a part of an earlier one that is like it. Always holds:
-//! only products in tiles stand between, and none needs another's result. So a device's queue takes fewer
-//! launches, and each fills more of the device.
+//! In: launches. Out: the same launches, with products moved into an earlier launch of similar products.
+//! Always holds: only tiled products are launched between the two, and none of them needs the result of
+//! another. The device's queue gets fewer launches, and each fills more of the device.
 
 use super::{Lowering, Section};
 use crate::schedule::group::{self, Class, Form};
 use gradloom_core::ir::OpKind;
 use gradloom_core::kernel::{GroupSchedule, Kernel, Launch, Part, Schedule};
 
-/// Puts products together.
+/// Groups similar products.
 pub(super) fn together(lowering: &mut Lowering<'_>) {
     let schedule = group::schedule(&lowering.target.limits);
     let mut launches = Vec::with_capacity(lowering.launches.len());
-    // The first launch of the same part of the program.
+    // Index of the first launch in the current section of the program.
     let (mut first, mut last) = (0, None);
     for (launch, section) in std::mem::take(&mut lowering.launches) {
         if last.replace(section) != Some(section) {
             first = launches.len();
         }
-        // An update could not take the place of a state that another product of its launch reads.
+        // Updates stay separate: in a group, an update could not overwrite a state that another product
+        // reads.
         let is_update = section.0;
         match find(&mut launches[first..], &launch).filter(|_| !is_update) {
             Some(group) => add(group, launch, schedule),
@@ -29,7 +30,7 @@ pub(super) fn together(lowering: &mut Lowering<'_>) {
     lowering.launches = launches;
 }
 
-/// Returns the launch that another one can become a part of.
+/// Returns the earlier launch that this launch can join.
 fn find<'l>(launches: &'l mut [(Launch, Section)], launch: &Launch) -> Option<&'l mut Launch> {
     if matches!(launch.kernel, Kernel::Group(_)) {
         return None;
@@ -48,7 +49,7 @@ fn find<'l>(launches: &'l mut [(Launch, Section)], launch: &Launch) -> Option<&'
     None
 }
 
-/// Returns the class of a product, or of the first of a group of them.
+/// Returns the class of a product, or of the first product of a group.
 fn class(launch: &Launch) -> Option<Class> {
     let whole;
     let part = match &launch.kernel {
@@ -65,7 +66,7 @@ fn class(launch: &Launch) -> Option<Class> {
     group::class(part, &launch.reads[part.reads.clone()], &launch.writes[part.writes.clone()])
 }
 
-/// Makes a launch a part of a group, behind its first part or others.
+/// Adds a launch to a group, after turning a single product into a group.
 fn add(group: &mut Launch, launch: Launch, schedule: GroupSchedule) {
     let part = |kernel, schedule, reads, writes| Part { kernel, reads, writes, schedule, workspace: 0..0 };
     let [reads, writes] = [group.reads.len(), group.writes.len()];

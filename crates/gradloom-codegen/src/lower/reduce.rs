@@ -1,11 +1,11 @@
-//! Reductions that fusion leaves whole, as their axes are neither the first nor the last ones: bodies over
-//! permuted operands.
+//! Conversion of reductions that fusion leaves unfused, because their axes are neither the first nor the last
+//! ones, to bodies over permuted operands.
 
 use super::{Draft, Lowering};
 use gradloom_core::ir::{OpKind, ReduceOp};
 use gradloom_core::kernel::{Access, Body, Kernel, Level, Node, NodeId, NodeKind, Store};
 
-/// Makes bodies of them.
+/// Converts these reductions to bodies.
 pub(super) fn as_bodies(lowering: &mut Lowering<'_>) {
     for Draft { spec, .. } in &mut lowering.kernels {
         if let Kernel::Op(OpKind::Reduce { op, axes }) = &spec.kernel {
@@ -14,8 +14,8 @@ pub(super) fn as_bodies(lowering: &mut Lowering<'_>) {
     }
 }
 
-/// Returns a reduction as a body: along rows, or across them if neighbours in memory are kept apart;
-/// `operand` is permuted to fit.
+/// Returns a reduction as a body over `operand`, whose axes it permutes. It reduces rows, or columns if the
+/// axis of the smallest stride is kept.
 fn as_body(op: ReduceOp, axes: &[usize], operand: &mut Access) -> Body {
     let shape = operand.layout.shape.clone();
     let kept: Vec<usize> = (0..shape.rank()).filter(|axis| !axes.contains(axis)).collect();

@@ -1,11 +1,12 @@
-//! Scatters that round what they put into rows of 16 bits, as pages of keys and values are.
+//! Scatters that round their updates to 16 bits, such as those into pages of keys and values.
 //!
-//! In: the kernels of a graph. Out: the same kernels without those that only round updates for scatters,
-//! which take the updates as they were: kernels for GPUs round at every store to 16 bits. Always holds: what
-//! is stored is the same; a scatter that adds, whose sums may not be rounded before, is left alone.
+//! In: the kernels of a graph. Out: the same kernels without those that only round the updates of scatters.
+//! The scatters read the unrounded updates, because GPU kernels round at every store to 16 bits. Always
+//! holds: the stored values are the same. A scatter that adds is left unchanged, because it would add
+//! unrounded updates.
 //!
-//! Updates are parts of rows of a larger matrix, and there are two for each layer of a model: kernels of
-//! their own for so little are most of what they cost.
+//! Each layer of a model has two such updates, each of which is a part of the rows of a larger matrix. For so
+//! little data, separate kernels would dominate the cost.
 
 use super::Lowering;
 use super::apart::regrouped;
@@ -13,10 +14,10 @@ use gradloom_core::fuse::KernelSpec;
 use gradloom_core::ir::{DType, OpKind, ScatterOp};
 use gradloom_core::kernel::{Access, Body, Kernel, Level, NodeKind, Part, Store};
 
-/// The operand of a scatter that has its updates.
+/// Index of the updates among the operands of a scatter.
 const UPDATES: usize = 2;
 
-/// Lets scatters round their updates.
+/// Moves the rounding of updates into scatters.
 pub(super) fn at_scatters(lowering: &mut Lowering<'_>) {
     let kept = lowering.watched();
     for at in (0..lowering.kernels.len()).rev() {
@@ -27,7 +28,7 @@ pub(super) fn at_scatters(lowering: &mut Lowering<'_>) {
         };
         let mut move_one = |found: &Option<[Access; 2]>| match found {
             Some([source, result]) if !kept.contains(&result.buffer) => {
-                // What persists may have its next value when the scatter runs.
+                // A persistent source may already have its next value when the scatter runs.
                 let is_temporary = lowering.kernels[..at]
                     .iter()
                     .any(|spec| spec.writes.iter().any(|w| w.buffer == source.buffer));
@@ -60,14 +61,14 @@ fn rounded(part: &Part, spec: &KernelSpec) -> Option<[Access; 2]> {
     rounds(&part.kernel, &spec.reads[part.reads.clone()], &spec.writes[part.writes.clone()])
 }
 
-/// Returns true if a body stores each element that it loads in another dtype.
+/// Returns true if a body only converts each loaded element to another type.
 fn only_casts(body: &Body) -> bool {
     let [Store::Value { node, level: Level::Element, .. }] = body.stores[..] else { return false };
     let NodeKind::Cast(from) = body.node(node).kind else { return false };
     matches!(body.node(from).kind, NodeKind::Load(_)) && body.nodes.len() == 2
 }
 
-/// Lets scatters read the source of a rounded buffer, if only such read it.
+/// Makes scatters read the source of a rounded buffer. Returns false if another kernel reads the buffer.
 fn move_to_scatters(lowering: &mut Lowering<'_>, source: &Access, result: &Access) -> bool {
     let mut moved = Vec::new();
     for (user, spec) in lowering.kernels.iter().enumerate() {
@@ -90,7 +91,7 @@ fn move_to_scatters(lowering: &mut Lowering<'_>, source: &Access, result: &Acces
     true
 }
 
-/// Removes a kernel, or those parts of a group.
+/// Removes a kernel, or the parts of a group that are done.
 fn leave_out(lowering: &mut Lowering<'_>, at: usize, is_done: &[bool]) {
     let spec = lowering.kernels.remove(at);
     let Kernel::Group(parts) = &spec.kernel else { return };

@@ -1,14 +1,15 @@
-//! Scatters of distinct rows that are alike, as one launch: the new keys and values of all layers.
+//! Grouping of similar scatters of distinct rows into one launch, such as the new keys and values of all
+//! layers.
 //!
-//! In: the kernels of a graph. Out: the same kernels, with those scatters of the commit as parts of a group,
-//! where the last of them stood. Always holds: none needs another's result.
+//! In: the kernels of a graph. Out: the same kernels, with similar scatters of the commit as parts of a group
+//! at the position of the last one. Always holds: no part needs the result of another.
 
 use super::Lowering;
 use gradloom_core::fuse::{KernelSpec, as_one};
 use gradloom_core::ir::{OpKind, ScatterOp};
 use gradloom_core::kernel::{Access, Kernel};
 
-/// Groups what is alike.
+/// Groups similar scatters.
 pub(super) fn together(lowering: &mut Lowering<'_>) {
     let mut first = 0;
     while let Some(at) = (first..lowering.kernels.len()).find(|&at| is_distinct(&lowering.kernels[at])) {
@@ -39,7 +40,7 @@ fn is_distinct(spec: &KernelSpec) -> bool {
     spec.commit && matches!(spec.kernel, Kernel::Op(OpKind::Scatter { op: ScatterOp::Distinct, .. }))
 }
 
-/// Returns true if one kernel can run both, whose elements lie in other places.
+/// Returns true if one kernel can run both, whose elements may lie at different offsets.
 fn are_alike(a: &KernelSpec, b: &KernelSpec) -> bool {
     let fits = |(a, b): (&Access, &Access)| {
         (a.dtype, &a.layout.shape, &a.layout.strides) == (b.dtype, &b.layout.shape, &b.layout.strides)

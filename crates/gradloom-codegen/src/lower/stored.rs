@@ -1,13 +1,13 @@
-//! Kernels that read an operand as it is stored: right operands of products as floats of 16 bits or numbers
-//! in blocks, keys and values of attention as floats of 16 bits.
+//! Kernels that read an operand in its stored format: right operands of products as 16-bit floats or
+//! quantized blocks, keys and values of attention as 16-bit floats.
 //!
-//! In: the kernels of a graph. Out: the same kernels, where these read what a kernel would convert to f32
-//! first, if that is what their target does on the way. A conversion that nothing else reads is gone; one
-//! that is left runs before the first kernel that reads it. Always holds: no element changes, as these
-//! conversions are exact.
+//! In: the kernels of a graph. Out: the same kernels, which read the source of a conversion to f32 if their
+//! target converts elements while loading them. A conversion without other readers is removed; any other one
+//! moves right before its first reader. Always holds: no element changes, because these conversions are
+//! exact.
 //!
-//! After fusion, and not in the graph, so that no pass can come between the conversion and its reader: what
-//! counts is who writes a buffer, whatever views lie between.
+//! This runs after fusion, so that no graph pass can separate a conversion from its reader. It identifies a
+//! conversion by the buffer that it writes, so views of that buffer do not matter.
 
 use super::{Draft, Lowering};
 use crate::product::DotProblem;
@@ -15,8 +15,8 @@ use gradloom_core::fuse::KernelSpec;
 use gradloom_core::ir::{BLOCK, BlockFormat, DType, DotAxes, OpKind};
 use gradloom_core::kernel::{Access, Body, Kernel, Layout, Level, NodeKind, Store};
 
-/// Operands that the products of a target read as they are stored. Attention reads keys and values so on
-/// every target.
+/// Operands that the products of a target read in their stored format. Attention reads keys and values in it
+/// on every target.
 #[derive(Clone, Copy)]
 enum OfProducts {
     Nothing,
@@ -24,17 +24,17 @@ enum OfProducts {
     FloatsAndBlocks,
 }
 
-/// Lets attention read what conversions read.
+/// Makes attention read the sources of conversions.
 pub(super) fn of_attention(lowering: &mut Lowering<'_>) {
     read(lowering, OfProducts::Nothing);
 }
 
-/// Lets attention and products read the floats that conversions read.
+/// Makes attention and products read the sources of float conversions.
 pub(super) fn floats(lowering: &mut Lowering<'_>) {
     read(lowering, OfProducts::Floats);
 }
 
-/// Lets attention and products read the floats that conversions read, and products blocks.
+/// Makes attention and products read the sources of float conversions, and products those of dequantizations.
 pub(super) fn floats_and_blocks(lowering: &mut Lowering<'_>) {
     read(lowering, OfProducts::FloatsAndBlocks);
 }
@@ -83,7 +83,8 @@ fn read(lowering: &mut Lowering<'_>, of_products: OfProducts) {
     }
 }
 
-/// Returns the operand of a kernel that only converts elements to f32, and its format if it has blocks.
+/// Returns the operand of a kernel that only converts elements to f32, and its format if it consists of
+/// blocks.
 fn conversion(spec: &KernelSpec) -> Option<(&Access, Option<BlockFormat>)> {
     let ([source], [result]) = (&spec.reads[..], &spec.writes[..]) else { return None };
     let format = match &spec.kernel {
@@ -97,7 +98,7 @@ fn conversion(spec: &KernelSpec) -> Option<(&Access, Option<BlockFormat>)> {
     (is_stored && in_order && result.dtype == DType::F32).then_some((source, format))
 }
 
-/// Returns true if a body stores each element that it loads as f32.
+/// Returns true if a body only converts each loaded element to f32.
 fn only_converts(body: &Body) -> bool {
     let [Store::Value { node, level: Level::Element, .. }] = body.stores[..] else { return false };
     let node = body.node(node);
@@ -105,13 +106,13 @@ fn only_converts(body: &Body) -> bool {
     node.dtype == DType::F32 && matches!(body.node(from).kind, NodeKind::Load(_)) && body.nodes.len() == 2
 }
 
-/// A kernel that may read operands as they are stored.
+/// A kernel that may read operands in their stored format.
 enum Reader<'k> {
     Product(&'k DotAxes),
     Attention,
 }
 
-/// Calls `f` with each of them and where its operands begin.
+/// Calls `f` with each such kernel and the index of its first operand.
 fn each_reader(kernel: &Kernel, f: &mut dyn FnMut(Reader<'_>, usize)) {
     match kernel {
         Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } => f(Reader::Product(axes), 0),
@@ -126,14 +127,14 @@ fn each_reader(kernel: &Kernel, f: &mut dyn FnMut(Reader<'_>, usize)) {
     }
 }
 
-/// Returns the access to the source of a conversion of floats that replaces an access to its result.
+/// Returns the access to the source of a float conversion that replaces an access to its result.
 fn in_place_of(read: &Access, source: &Access) -> Access {
     let offset = source.layout.offset + read.layout.offset;
     Access { layout: Layout { offset, ..read.layout.clone() }, ..source.clone() }
 }
 
-/// Returns the right operand of a product in the place of its conversion, if a kernel can go through it: no
-/// operand must be copied first, and the sum runs along whole blocks.
+/// Returns the stored operand that replaces the converted right operand of a product, if kernels can read it:
+/// no operand needs a copy first, and sums run along whole blocks.
 fn stored(
     axes: &DotAxes,
     left: &Access,
@@ -156,7 +157,8 @@ fn stored(
     let mut extents = shape.to_vec();
     for axis in 0..shape.rank() {
         (extents[axis], blocks.strides[axis]) = match contracted(&axis) {
-            // The innermost has all bytes of the sum: the others are in its row.
+            // The innermost contracted axis spans all bytes of a sum, including those of the other contracted
+            // axes.
             true if strides[axis] == 1 && shape[axis] > 1 => (format.bytes_of(problem.k)?, 1),
             true => (1, 1),
             false if shape[axis] == 1 => (1, 0),

@@ -1,7 +1,7 @@
-//! Products of few rows whose sums are cut into parts, which what follows adds up.
+//! Products of few rows whose sums are cut into parts, which a loop after them adds up.
 //!
-//! In: kernels. Out: such a product as a batch of several, whose results are the parts of its sums, and a
-//! loop that adds these up and goes on with the epilogue. Always holds: parts are added in order.
+//! In: kernels. Out: such a product as a batch of products that compute parts of its sums, and a loop that
+//! adds the parts and computes the epilogue. Always holds: parts are added in order.
 
 use super::parts::cut_terms;
 use super::{Draft, Lowering};
@@ -10,7 +10,7 @@ use crate::schedule::product::streamed_parts;
 use gradloom_core::ir::{BinaryOp, DType, DotAxes, OpKind, Shape, Type};
 use gradloom_core::kernel::{Access, Body, Kernel, Layout, Level, Node, NodeId, NodeKind, Store};
 
-/// Cuts their sums.
+/// Cuts the sums of such products into parts.
 pub(super) fn in_parts(lowering: &mut Lowering<'_>) {
     lowering.take_apart(|lowering, draft| match &draft.kernel {
         Kernel::Dot { axes, epilogue } if !draft.commit => lowering.dot_in_parts(draft, axes, epilogue),
@@ -46,8 +46,8 @@ impl Lowering<'_> {
     }
 }
 
-/// Returns the epilogue of a product as a loop over the parts of its sums, which are operands from this one
-/// on; those of the product itself are gone.
+/// Returns the epilogue of a product as a loop over the parts of its sums, which are the operands from index
+/// `first` on. The operands of the product itself are removed.
 fn with_sums(epilogue: &Body, parts: usize, first: usize) -> Body {
     let node = |kind| Node { kind, dtype: DType::F32, level: Level::Element };
     let mut nodes = vec![node(NodeKind::Load(first))];
