@@ -1,6 +1,5 @@
-//! Schedules of groups, whose parts one kernel runs: parts that compute the same over other numbers of
-//! elements, each element from those at its own position, or from those of its column; or ops that are
-//! alike except for where their operands lie.
+//! Schedules of groups, whose parts run in one kernel. The parts compute the same function over different
+//! numbers of elements, either by position or by column, or are equal ops on operands at different offsets.
 
 use crate::limits::Limits;
 use gradloom_core::ir::{DType, OpKind, ReduceOp, ScatterOp};
@@ -9,38 +8,38 @@ use gradloom_core::kernel::{
     Staging, Store,
 };
 
-/// Rows of columns that one workgroup adds up.
+/// Maximum number of rows of columns that one workgroup reduces.
 const SHORT: usize = 256;
-/// Lanes of a column.
+/// Number of lanes that reduce a column.
 const LANES: usize = 8;
 
-/// Elements of the longest vectors that products load.
+/// Number of elements of the longest vectors that products load.
 const VECTOR: usize = 8;
 
-/// Returns how parts are shared out, without the scratch of the parts that run together.
+/// Returns the schedule of a group, without the scratch of parts that run together.
 pub fn schedule(limits: &Limits) -> GroupSchedule {
     let workgroup = limits.sharing();
     GroupSchedule {
         workgroup,
         subgroup: limits.subgroup_of(workgroup),
         columns: limits.column_sharing(LANES),
-        // A software device has little to do at the same time, and would compile a second kernel for longer
-        // than that takes.
+        // A software device has little parallelism, and compiling a second kernel would take longer than it
+        // saves.
         short: if limits.software { 64 } else { 1 } * GroupSchedule::CHUNK,
         workspace: 0,
     }
 }
 
-/// Computation that the parts of a class have in common.
+/// Computation that the parts of a class share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Each result from the elements at its position.
+    /// Computes each result from the elements at its position.
     Map,
-    /// One result, of all positions.
+    /// Computes one result from all positions.
     Total(ReduceOp, NodeId),
-    /// A result for each of few rows' columns.
+    /// Computes one result per column, over few rows.
     Columns(ReduceOp, NodeId),
-    /// Updates of distinct rows, each where its index says.
+    /// Updates distinct rows, which indices select.
     Scatter,
     /// A matrix product in tiles.
     Product,
@@ -80,13 +79,13 @@ impl Form {
         match self {
             Self::Columns(..) => columns.div_ceil(schedule.columns[1]),
             Self::Map | Self::Total(..) | Self::Scatter => chunks(rows * columns),
-            // The tiles say.
+            // Tiles determine the number.
             Self::Product => 0,
         }
     }
 }
 
-/// Returns true if a product is one kernel of tiles whose workgroups find their operands by number.
+/// Returns true if a product is a single tiled kernel, whose workgroups locate their operands by number.
 fn is_tiled(schedule: &Schedule) -> bool {
     let Schedule::Product(product) = schedule else { return false };
     let is_tile = match &product.choice.method {
@@ -100,8 +99,9 @@ fn chunks(positions: usize) -> usize {
     positions.div_ceil(GroupSchedule::CHUNK)
 }
 
-/// Returns the number of rows and of columns of a part that has a form: of a scatter, of updates and of
-/// their elements. A product has its own way to count.
+/// Returns the number of rows and of columns of a part that has a form. A scatter has a row for each update
+/// and a column for each element of an update. A product has zeros, because its tiles determine the number of
+/// workgroups.
 pub fn extents(part: &Part, reads: &[Access]) -> [usize; 2] {
     match &part.kernel {
         Kernel::Loop(body) => [body.rows, body.columns],
@@ -114,32 +114,33 @@ pub fn extents(part: &Part, reads: &[Access]) -> [usize; 2] {
     }
 }
 
-/// Returns true if each result of a body is made from the elements at its position.
+/// Returns true if each result of a body is computed from the elements at its position.
 pub(crate) fn is_map(body: &Body) -> bool {
     Form::of(body) == Some(Form::Map)
 }
 
-/// Returns true if a body gives nothing but sums of columns so short that one kernel takes them.
+/// Returns true if a body only reduces columns, which are short enough for a single kernel.
 pub fn is_short(body: &Body, reads: &[Access], writes: &[Access]) -> bool {
     matches!(Form::of(body), Some(Form::Columns(..))) && fits(body, reads, writes)
 }
 
-/// Returns true if a part runs by a table even if it is the only one.
+/// Returns true if a part runs from a table of parts even if it is the only one.
 pub fn is_columns(part: &Part, launch: &Launch) -> bool {
     let (reads, writes) = (&launch.reads[part.reads.clone()], &launch.writes[part.writes.clone()]);
     matches!(&part.kernel, Kernel::Loop(body) if is_short(body, reads, writes))
 }
 
-/// Properties that parts have in common if one kernel runs them.
+/// Properties that parts must share to run in one kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Class {
     form: Form,
-    /// Of operands and results in memory.
+    /// Types of operands and results in memory.
     dtypes: Vec<DType>,
     nodes: Vec<Node>,
-    /// None for totals, which are the same along a row, or across rows of one column.
+    /// Stores of a map. Empty for reductions: totals are the same along a row or across the rows of one
+    /// column.
     stores: Vec<Store>,
-    /// Of an op: its axes, and how its operands and its result lie.
+    /// Axes of an op, and the shapes, strides and alignment of its operands and result.
     op: Vec<usize>,
 }
 
@@ -149,10 +150,10 @@ pub(crate) fn class(part: &Part, reads: &[Access], writes: &[Access]) -> Option<
     let dtypes = reads.iter().chain(writes).map(|access| access.dtype).collect();
     if let Kernel::Op(kind) = &part.kernel {
         let mut op = Vec::new();
-        // Vectors begin where those of the others do.
+        // Vectors must have the same alignment as those of the other parts.
         let vector = if form == Form::Product { VECTOR } else { 1 };
         match kind {
-            // From its result's first element on.
+            // The kernel writes a product from the first element of its buffer on.
             OpKind::Dot(_) if writes[0].layout.offset > 0 => return None,
             OpKind::Dot(axes) => {
                 for list in [&axes.lhs_contract, &axes.rhs_contract, &axes.lhs_batch, &axes.rhs_batch] {
@@ -184,8 +185,8 @@ pub(crate) fn class(part: &Part, reads: &[Access], writes: &[Access]) -> Option<
     Some(Class { form, dtypes, nodes: nodes.to_vec(), stores, op: Vec::new() })
 }
 
-/// Returns the numbers of the parts that run together: those of a class as far as `joins` lets a part join
-/// the batch with this first member. A part that runs alone has its own list.
+/// Returns the indices of the parts that run together: parts of the same class for which `joins` returns
+/// true, given the first member and the part. A part that runs alone has a separate list.
 pub fn batches(
     parts: &[Part],
     launch: &Launch,
@@ -203,7 +204,7 @@ pub fn batches(
     batches.into_iter().map(|(_, members)| members).collect()
 }
 
-/// Returns true if a table can hold the places of a body's elements.
+/// Returns true if a table can describe the positions of a body's elements.
 fn fits(body: &Body, reads: &[Access], writes: &[Access]) -> bool {
     let nodes = body.nodes.iter().enumerate().all(|(i, node)| match node.kind {
         NodeKind::Load(read) => match node.level {
@@ -211,13 +212,13 @@ fn fits(body: &Body, reads: &[Access], writes: &[Access]) -> bool {
             Level::Row => false,
             Level::Element => reads[read].layout.is_contiguous(),
         },
-        // The total itself.
+        // Only the total itself may be a reduction.
         NodeKind::Reduce(..) => matches!(Form::of(body), Some(Form::Total(..))) && i + 1 == body.nodes.len(),
         NodeKind::Column | NodeKind::CheckIndex { .. } => false,
         _ => true,
     });
     let contiguous = writes.iter().all(|write| write.layout.is_contiguous());
-    // Bytes are parts of words, which takes atomics to write.
+    // Writing a single byte of a word would take atomics.
     let words = writes.iter().all(|write| write.dtype.bytes() > 1);
     nodes && contiguous && words && body.rows * body.columns > 0
 }
@@ -245,7 +246,7 @@ pub(crate) fn workspace(
     writes: &[Access],
     schedule: &GroupSchedule,
 ) -> u64 {
-    // Of each class the bytes, and whether some part needs them.
+    // For each class, its bytes of scratch, and whether any of its parts needs them.
     let mut classes: Vec<(Class, u64, bool)> = Vec::new();
     for part in parts {
         let class = class(part, &reads[part.reads.clone()], &writes[part.writes.clone()]);

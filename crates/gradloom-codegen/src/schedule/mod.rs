@@ -1,7 +1,7 @@
-//! Choosing schedules: how a launch's work is shared out on a GPU.
+//! Choice of schedules, which divide the work of launches on a GPU.
 //!
-//! In: what a launch computes, and what the device allows. Out: a [`Schedule`]. What is done otherwise for
-//! devices that compute on a CPU is decided here.
+//! In: the computation of a launch, and the limits of the device. Out: a [`Schedule`]. This module also
+//! decides what differs on devices that compute on a CPU.
 
 pub mod attention;
 pub mod group;
@@ -27,7 +27,7 @@ use crate::simt::kernels::WORKGROUP;
 use gradloom_core::ir::{DType, OpKind};
 use gradloom_core::kernel::{Access, Kernel, Part, Schedule};
 
-/// Kernels whose work is shared out over workgroups.
+/// Division of the work of kernels among workgroups.
 pub(crate) struct Workgroups;
 
 impl Sharing for Workgroups {
@@ -56,13 +56,13 @@ impl Sharing for Workgroups {
         (Schedule::Group(schedule), bytes.max(schedule.workspace))
     }
 
-    /// Returns true if other invocations read what a row has.
+    /// Returns false: several invocations read the elements of a row.
     fn has_whole_rows(&self) -> bool {
         false
     }
 }
 
-/// From this extent on, a workgroup goes through each axis together.
+/// Minimum extent of an axis for a whole workgroup to traverse each axis together.
 const LONG_AXIS: usize = 128;
 
 /// Returns the schedule of a kernel.
@@ -74,7 +74,7 @@ pub fn schedule(
     choices: &Choices,
 ) -> Schedule {
     let choose = |kernel, problem: &_| choices.attention(kernel, problem, limits);
-    // Without matrix instructions, nothing is rounded.
+    // The defaults have no effect, as nothing is rounded without matrix instructions.
     let half = limits.half(choices.precision()).unwrap_or(DType::F16);
     let operands = limits.operands(choices.precision()).unwrap_or(DType::F16);
     if let Kernel::Attention { spec, .. } = kernel {

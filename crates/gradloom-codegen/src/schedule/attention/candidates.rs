@@ -1,18 +1,19 @@
-//! Choices that are worth measuring for attention.
+//! Choices for attention that are worth measuring.
 //!
-//! In: a kernel, its extents, the limits. Out: choices, the rule's first. Always holds: they fit, and differ.
+//! In: a kernel, its problem, and the limits. Out: choices, starting with that of the rule. Always holds:
+//! they suit the limits, and no two are equal.
 
 use super::choose::{FEW_ROWS, TILES, choose, own};
 use super::{Choice, Kernel, Matrices, Problem, suits};
 use crate::limits::Limits;
 
-/// Elements of its own rows that an invocation of a software device keeps, at most: more take long to
-/// compile.
+/// Maximum number of elements of its rows that an invocation of a software device keeps. More of them take
+/// long to compile.
 const OWN: usize = 128;
 
-/// Returns the choices for a kernel on an adapter with these limits, the rule's first. Devices that compute
-/// on a CPU have no blocks: barriers cost more than sharing saves there, and their compilers take minutes
-/// for some.
+/// Returns the choices for a kernel on a device with these limits, starting with that of the rule. A device
+/// that computes on a CPU gets no blocks, because barriers cost more there than sharing saves, and its
+/// compiler takes minutes for some blocks.
 pub fn candidates(kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) -> Vec<Choice> {
     let mut all = vec![choose(kernel, problem, half, limits)];
     let others = if limits.software { several(problem) } else { blocks(kernel, problem, limits) };
@@ -24,14 +25,14 @@ pub fn candidates(kernel: Kernel, problem: &Problem, half: bool, limits: &Limits
     all
 }
 
-/// Returns choices with some rows for each invocation.
+/// Returns choices with a few rows per invocation.
 fn several(problem: &Problem) -> Vec<Choice> {
     let width = problem.depth.max(problem.value_depth);
     [1, 2, 4].into_iter().filter(|rows| rows * width <= OWN).map(|rows| Choice::Own { rows }).collect()
 }
 
-/// Returns choices with blocks of which no more than half is empty, with a row for each invocation, and
-/// with matrix instructions.
+/// Returns choices with blocks that are at least half full, with one row per invocation, and with matrix
+/// instructions.
 fn blocks(kernel: Kernel, problem: &Problem, limits: &Limits) -> Vec<Choice> {
     let rows = kernel.rows(problem);
     let tiles =

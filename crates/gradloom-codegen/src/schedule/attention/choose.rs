@@ -1,9 +1,9 @@
-//! The rule that shares rows out where nothing was measured.
+//! The rule that chooses how to compute attention if nothing was measured.
 
 use super::{Choice, Kernel, Lanes, Matrices, Problem, Tile, fits, suits};
 use crate::limits::Limits;
 
-/// Tiles, the best first; the first two want many workgroups.
+/// Tiles, best first. The first two need many workgroups.
 pub(super) const TILES: [Tile; 8] = [
     Tile::new(4, 4, 16, 8),
     Tile::new(8, 4, 8, 8),
@@ -14,21 +14,22 @@ pub(super) const TILES: [Tile; 8] = [
     Tile::new(1, 2, 8, 4),
     Tile::new(1, 2, 4, 4),
 ];
-/// For a few rows: all threads on the columns.
+/// Tile for few rows, with twice as many threads along the columns as along the rows.
 pub(super) const FEW_ROWS: Tile = Tile::new(1, 4, 8, 16);
-/// For blocks of 32 rows that leave multiprocessors of a large CUDA device idle. On an H100, a step of S
-/// takes 2% less with it.
+/// Tile for problems in which blocks of 32 rows would leave multiprocessors of a large CUDA device idle. On
+/// an H100, a step of S takes 2% less time with it.
 const FEW_BLOCKS: Tile = Tile::new(2, 4, 8, 16);
-/// Workgroups that keep a large GPU busy.
+/// Number of workgroups that keeps a large GPU busy.
 const MANY: usize = 256;
-/// Keys (or queries) that one invocation goes through faster than a workgroup shares them.
+/// Maximum number of keys (or queries) that one invocation processes faster than a workgroup that shares
+/// them.
 const FEW: usize = 16;
 
-/// Queries of a text that lanes of subgroups take one by one.
+/// Maximum number of queries per text for lanes of subgroups, which process one query at a time.
 const FEW_QUERIES: usize = 4;
 
-/// Returns the choice for a kernel on an adapter with these limits; `half` says that operands may be
-/// rounded to 16 bits.
+/// Returns the choice for a kernel on a device with these limits. `half` is true if operands may be rounded
+/// to 16 bits.
 pub fn choose(kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) -> Choice {
     let by_matrices = [32, 16].map(|columns| Choice::Matrices(Matrices { subgroup: 32, columns }));
     if half
@@ -48,9 +49,9 @@ pub fn choose(kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) ->
     tile(kernel, problem, limits).map_or_else(|| own(kernel, problem, limits), Choice::Block)
 }
 
-/// Returns the choice of lanes of subgroups: as many for each query as keep a large GPU busy. On an H200,
-/// the next token of GPT-2 124M takes 0.508 ms by 256 and 0.535 by 128 for 32 texts, which have 384
-/// workgroups.
+/// Returns the choice of lanes of subgroups, with as many invocations per query as keep a large GPU busy. On
+/// an H200, the next token of GPT-2 124M for 32 texts, which need 384 workgroups, takes 0.508 ms with 256
+/// invocations and 0.535 ms with 128.
 fn lanes(kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) -> Option<Choice> {
     let groups = problem.batch * problem.key_heads * problem.queries;
     let most = match groups {
@@ -63,7 +64,7 @@ fn lanes(kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) -> Opti
     choices.find(|choice| suits(choice, kernel, problem, half, limits))
 }
 
-/// Returns the tile of blocks, unless each invocation is to have rows of its own.
+/// Returns the tile of blocks, or `None` if each invocation should compute whole rows.
 fn tile(kernel: Kernel, problem: &Problem, limits: &Limits) -> Option<Tile> {
     let (rows, pairs) = (kernel.rows(problem), kernel.pairs(problem));
     let extents = [rows, pairs, problem.queries, problem.keys, problem.depth, problem.value_depth];
@@ -82,8 +83,8 @@ fn tile(kernel: Kernel, problem: &Problem, limits: &Limits) -> Option<Tile> {
     TILES.iter().filter(fits).find(fills).copied()
 }
 
-/// Returns the choice of rows for each invocation: a few on a device where loads are dear, while they fit
-/// in a CPU's registers and compile soon.
+/// Returns the choice of rows per invocation. On a software device, where loads are expensive, an invocation
+/// computes several rows if they fit in the CPU's registers and compile quickly.
 pub(super) fn own(kernel: Kernel, problem: &Problem, limits: &Limits) -> Choice {
     let rows = match problem.depth.max(problem.value_depth) {
         _ if !limits.software || kernel.rows(problem) <= 8 => 1,

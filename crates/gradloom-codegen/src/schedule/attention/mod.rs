@@ -1,8 +1,8 @@
-//! Schedules of attention: by blocks of queries and keys that meet in workgroup memory, or by rows that
-//! each invocation has for itself.
+//! Schedules of attention: blocks of queries and keys in workgroup memory, matrix instructions, lanes of
+//! subgroups, or whole rows per invocation.
 //!
-//! In: extents and limits. Out: an [`AttentionSchedule`], the choices that are worth measuring, and choices
-//! as text. What is done otherwise for devices that compute on a CPU is decided here.
+//! In: extents and limits. Out: an [`AttentionSchedule`], the choices worth measuring, and choices as text.
+//! This module also decides what differs on devices that compute on a CPU.
 
 mod candidates;
 mod choose;
@@ -21,15 +21,16 @@ use crate::product::rows_are_groups;
 use gradloom_core::ir::{AttentionSpec, DType, OpKind};
 use gradloom_core::kernel::{self, Access, AttentionSchedule, MATRIX};
 
-/// Invocations of a workgroup in which each has rows of its own; and as many rows of one head fill it.
+/// Number of invocations of a workgroup in which each computes whole rows, and number of rows of a head from
+/// which a workgroup has rows of a single head.
 const OWN: usize = 64;
-/// Such invocations on a device that computes on a CPU: lanes of its vectors.
+/// Number of such invocations on a device that computes on a CPU: the lanes of its vectors.
 const VECTOR: usize = 8;
-/// Rows, and columns, of a thread of a tile, at most: a kernel's text grows with them.
+/// Maximum number of rows per thread of a tile. The size of a kernel's source grows with it.
 const MOST_EACH: usize = 16;
-/// Elements of a row, at most, that matrix instructions take.
+/// Maximum number of elements of a query, key or value for matrix instructions.
 const MOST_WIDTH: usize = 64;
-/// Rows of an invocation, at most.
+/// Maximum number of rows per invocation.
 const MOST_OWN: usize = 8;
 
 /// Returns the kernels of an op, if it is attention or its gradient.
@@ -46,7 +47,8 @@ fn problem_of(spec: &AttentionSpec, reads: &[Access]) -> Problem {
     Problem::new(spec, [shape(0), shape(1), shape(2)], spec.extra_positions()[2].map(shape))
 }
 
-/// Returns the schedule of attention or of its gradient, by a choice for each kernel; none of other ops.
+/// Returns the schedule of attention or of its gradient, with a choice for each kernel. Returns `None` for
+/// other ops.
 pub(crate) fn schedule(
     op: &OpKind,
     reads: &[Access],
@@ -60,8 +62,8 @@ pub(crate) fn schedule(
     Some(schedule_with(problem, kernels.iter().map(choice).collect(), half, limits))
 }
 
-/// Lets lanes load 16 bytes at a time of keys and values of 16 bits, unless the sums of their queries leave
-/// no registers for it.
+/// Makes each lane load 16 bytes of 16-bit keys and values at a time, unless the sums of the queries that
+/// share a key leave too few registers.
 fn widened(choice: Choice, problem: &Problem, reads: &[Access]) -> Choice {
     let are_eights = |read: &Access| read.dtype.bytes() == 2 && rows_are_groups(&read.layout, 8);
     match choice {
@@ -72,7 +74,8 @@ fn widened(choice: Choice, problem: &Problem, reads: &[Access]) -> Choice {
     }
 }
 
-/// Returns the schedule of kernels with these choices; `half` is what matrix instructions round to.
+/// Returns the schedule of kernels with these choices. `half` is the type to which matrix instructions round
+/// operands.
 pub(crate) fn schedule_with(
     problem: Problem,
     kernels: Vec<(Kernel, Choice)>,
@@ -85,7 +88,7 @@ pub(crate) fn schedule_with(
     AttentionSchedule { problem, kernels, half, fragments, means_apart, workgroup, together_from }
 }
 
-/// Returns the kernels of a launch that can be measured.
+/// Returns the kernels of a launch that can be measured, with their problems.
 pub(crate) fn problems_of(launch: &kernel::Kernel, reads: &[Access]) -> Vec<(Kernel, Problem)> {
     let kernel::Kernel::Op(op) = launch else { return Vec::new() };
     let Some((spec, kernels)) = kernels_of(op) else { return Vec::new() };
@@ -94,35 +97,35 @@ pub(crate) fn problems_of(launch: &kernel::Kernel, reads: &[Access]) -> Vec<(Ker
     alone.map(|&kernel| (kernel, problem)).collect()
 }
 
-/// Returns true if a kernel can be measured: the contents of a block table are for programs to know, and
-/// the gradient has as many operands as every adapter binds.
+/// Returns true if a kernel can be measured on its own. Only a program can fill a block table, and without
+/// extra operands the gradient already binds as many as every device supports.
 fn can_run_alone(kernel: Kernel, problem: &Problem) -> bool {
     !problem.spec.block_table && (kernel == Kernel::Forward || problem.spec.extra_operands() == 0)
 }
 
-/// Returns true if a workgroup can have such blocks on an adapter with these limits.
+/// Returns true if a workgroup of a device with these limits supports such blocks.
 fn fits(kernel: Kernel, problem: &Problem, tile: &Tile, limits: &Limits) -> bool {
     tile.threads() <= limits.invocations as usize
         && tile.bytes(kernel, problem) <= limits.workgroup_memory as usize
 }
 
-/// Returns true if matrix instructions can compute a kernel by this choice.
+/// Returns true if matrix instructions can compute a kernel with this choice.
 fn matrices_fit(kernel: Kernel, problem: &Problem, matrices: &Matrices, limits: &Limits) -> bool {
     let Problem { batch, heads, key_heads, queries, keys, depth, value_depth, .. } = *problem;
     let extents = [batch, heads, key_heads, queries, keys, depth, value_depth];
     limits.cooperative
         && limits.subgroup_of(matrices.threads()) == u32::try_from(matrices.subgroup).ok()
         && matrices.threads() <= limits.invocations as usize
-        // So each lane has four elements of two rows.
+        // Each lane then holds four elements of each of two rows.
         && matrices.subgroup == 32
         && [16, 32, 64].contains(&matrices.columns)
         && !extents.contains(&0)
-        // Strips and their sums stay in registers.
+        // Strips and their sums must fit in registers.
         && [depth, value_depth].iter().all(|width| width.is_multiple_of(MATRIX) && *width <= MOST_WIDTH)
         && matrices.bytes(kernel, problem) <= limits.workgroup_memory as usize
 }
 
-/// Returns true if lanes of subgroups can compute the forward kernel by this choice.
+/// Returns true if lanes of subgroups can compute the forward kernel with this choice.
 fn lanes_fit(problem: &Problem, lanes: &Lanes, limits: &Limits) -> bool {
     let Problem { batch, heads, key_heads, queries, keys, depth, value_depth, .. } = *problem;
     let per_key = lanes.lanes(problem);
@@ -136,7 +139,7 @@ fn lanes_fit(problem: &Problem, lanes: &Lanes, limits: &Limits) -> bool {
         && lanes.bytes(problem) <= limits.workgroup_memory as usize
 }
 
-/// Returns true if a kernel can be computed by a choice on an adapter with these limits; `half` says that
+/// Returns true if a device with these limits can compute a kernel with this choice. `half` is true if
 /// operands may be rounded to 16 bits.
 pub fn suits(choice: &Choice, kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) -> bool {
     match choice {

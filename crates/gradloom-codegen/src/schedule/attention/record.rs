@@ -1,15 +1,15 @@
-//! Choices for attention as text.
+//! Text format of choices for attention.
 //!
-//! `attention`, the kernel (`forward`, `queries`, `keys`), what the op says of its keys (`causal`,
-//! `query_offset`, `key_length`, `block_table`), the factor on scores, the extents
-//! `batch heads key-heads queries keys depth value-depth`; behind `:` either `block` and the tile (rows and
-//! columns of a thread, threads along rows and columns), `matrices` with the size of a subgroup and the
-//! columns of a phase, `lanes` with the invocations of a workgroup, or `own` and the rows of an invocation.
+//! A line consists of `attention`, the kernel (`forward`, `queries`, `keys`), the flags of the op (`causal`,
+//! `query_offset`, `key_length`, `block_table`), the scale of the scores, and the extents `batch heads
+//! key-heads queries keys depth value-depth`. The choice follows after a `:`, as `block` with the tile (rows
+//! and columns of a thread, threads along rows and columns), `matrices` with the size of a subgroup and the
+//! columns of a phase, `lanes` with the invocations of a workgroup, or `own` with the rows of an invocation.
 
 use super::{Choice, Kernel, Lanes, Matrices, Problem, Tile};
 use gradloom_core::ir::AttentionSpec;
 
-/// Numbers are no larger than this, so that looking at them does not overflow.
+/// Maximum of each number in a line, so that computing with them does not overflow.
 const LARGEST: usize = u32::MAX as usize;
 
 fn name(kernel: Kernel) -> &'static str {
@@ -20,7 +20,7 @@ fn name(kernel: Kernel) -> &'static str {
     }
 }
 
-/// Returns the flags of an op, by their names.
+/// Returns the flags of an op with their names.
 fn flags(spec: &mut AttentionSpec) -> [(&'static str, &mut bool); 4] {
     [
         ("causal", &mut spec.causal),
@@ -30,7 +30,7 @@ fn flags(spec: &mut AttentionSpec) -> [(&'static str, &mut bool); 4] {
     ]
 }
 
-/// Returns the line for a kernel.
+/// Returns the line for a kernel and its choice.
 pub fn to_line(kernel: Kernel, problem: &Problem, choice: &Choice) -> String {
     let Problem { mut spec, batch, heads, key_heads, queries, keys, depth, value_depth } = *problem;
     let mut words = vec!["attention".to_string(), name(kernel).into()];
@@ -53,7 +53,8 @@ pub fn to_line(kernel: Kernel, problem: &Problem, choice: &Choice) -> String {
     words.join(" ")
 }
 
-/// Returns a kernel and its choice, unchecked; `None` if the line is not one that [`to_line`] writes.
+/// Parses a kernel and its choice, without checking that they suit. Returns `None` if [`to_line`] does not
+/// write such a line.
 pub fn from_line(line: &str) -> Option<(Kernel, Problem, Choice)> {
     let (problem, choice) = line.strip_prefix("attention ")?.split_once(" : ")?;
     let mut words = problem.split(' ').peekable();

@@ -1,8 +1,8 @@
-//! Choices for the kernels of programs: one value, which both lowering and the shaders are made with.
+//! Choices for the kernels of programs, in a value that both lowering and code generation use.
 //!
-//! In: a problem. Out: its choice: what was measured for it, otherwise what the rule says. Always holds: the
-//! choice fits the limits, and cuts sums into no more parts than have terms; equal values give equal choices,
-//! so that the scratch which lowering counts is what the shaders use.
+//! In: a problem. Out: its measured choice, or else that of the rule. Always holds: the choice fits the
+//! limits, and cuts sums into at most as many parts as have terms. Equal values give equal choices, so the
+//! scratch that lowering counts is what the shaders use.
 
 use super::{Choice, Problem};
 use crate::limits::Limits;
@@ -15,11 +15,11 @@ use gradloom_core::kernel::ProductChoice;
 #[derive(Clone, Debug, Default)]
 pub struct Choices {
     precision: Precision,
-    /// They are few.
+    /// Measured choices, few enough for a linear search.
     measured: Vec<(Problem, Choice)>,
 }
 
-/// Whatever the order in which they were set.
+/// Compares choices regardless of the order in which they were set.
 impl PartialEq for Choices {
     fn eq(&self, other: &Self) -> bool {
         let has = |(problem, choice): (&Problem, &Choice)| other.measured_for(problem) == Some(choice);
@@ -30,18 +30,18 @@ impl PartialEq for Choices {
 }
 
 impl Choices {
-    /// Creates the choices of the rules, for everything.
+    /// Creates choices that follow the rules for all problems.
     pub fn by_rule(precision: Precision) -> Self {
         Self { precision, measured: Vec::new() }
     }
 
-    /// Returns the type in which products may multiply.
+    /// Returns the precision in which products may multiply.
     pub fn precision(&self) -> Precision {
         self.precision
     }
 
-    /// Sets the choice for a problem, which must suit the limits that shaders are made for
-    /// ([`Choice::suits`]). Programs that were lowered before need their own value.
+    /// Sets the choice for a problem. The choice must suit the limits that shaders are generated for
+    /// ([`Choice::suits`]). Programs that were already lowered need a separate `Choices` value.
     pub fn insert(&mut self, problem: Problem, choice: Choice) {
         match self.measured.iter_mut().find(|(known, _)| *known == problem) {
             Some((_, known)) => *known = choice,
@@ -49,12 +49,12 @@ impl Choices {
         }
     }
 
-    /// Returns true if a problem has a choice of its own.
+    /// Returns true if a problem has a measured choice.
     pub fn is_measured(&self, problem: &Problem) -> bool {
         self.measured_for(problem).is_some()
     }
 
-    /// Returns the problems that have a choice of their own, in the order in which they first got one.
+    /// Returns the problems with measured choices, in the order in which they were first set.
     pub fn measured(&self) -> impl ExactSizeIterator<Item = (&Problem, &Choice)> {
         self.measured.iter().map(|(problem, choice)| (problem, choice))
     }
@@ -63,7 +63,7 @@ impl Choices {
         self.measured().find_map(|(known, choice)| (known == problem).then_some(choice))
     }
 
-    /// Returns the choice for a product on an adapter with these limits.
+    /// Returns the choice for a product on a device with these limits.
     pub fn product(&self, problem: &DotProblem, limits: &Limits) -> ProductChoice {
         let choice = match self.measured_for(&Problem::Product(problem.clone())) {
             Some(Choice::Product(choice)) => *choice,
@@ -72,7 +72,7 @@ impl Choices {
         choice.without_empty_parts(problem.k)
     }
 
-    /// Returns the choice for one of attention's kernels on an adapter with these limits.
+    /// Returns the choice for a kernel of attention on a device with these limits.
     pub fn attention(
         &self,
         kernel: attention::Kernel,

@@ -1,9 +1,9 @@
-//! Kernels that can be computed in several ways: which ways there are, and which one is taken.
+//! Tuning of kernels that can be computed in several ways.
 //!
-//! In: a lowered program, an adapter's limits. Out: the [`Problem`]s in it, the ways to try for each
-//! ([`candidates`]), and [`Choices`], the value that programs are made with. Always holds: a choice that
-//! [suits](Choice::suits) the limits has valid shaders, whatever made it up; a problem has all that its
-//! shaders depend on but bindings, what follows from a product, and where the rows of attention lie.
+//! In: a lowered program and the limits of a device. Out: its [`Problem`]s, the choices to try for each
+//! ([`candidates`]), and [`Choices`], the value that programs are compiled with. Always holds: a choice that
+//! [suits](Choice::suits) the limits has valid shaders, whatever its source. A problem contains all that its
+//! shaders depend on except for bindings, the epilogues of products, and the layout of attention's rows.
 
 mod choices;
 mod record;
@@ -18,7 +18,7 @@ use crate::product::{DotProblem, problem_of};
 use gradloom_core::kernel::{Access, Kernel, Lowered, ProductChoice};
 use std::fmt;
 
-/// A kernel of a program, as far as its ways depend on it.
+/// A kernel of a program, with the properties that its choices depend on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Problem {
     /// A matrix product.
@@ -27,17 +27,17 @@ pub enum Problem {
     Attention(attention::Kernel, attention::Problem),
 }
 
-/// One of the ways to compute a kernel.
+/// A way to compute a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// Of a matrix product.
+    /// Choice for a matrix product.
     Product(ProductChoice),
-    /// Of a kernel of attention.
+    /// Choice for a kernel of attention.
     Attention(attention::Choice),
 }
 
 impl Problem {
-    /// Returns the rough number of multiplications; 0 where there is a result without elements.
+    /// Returns the approximate number of multiplications; 0 if a result has no elements.
     pub fn multiplications(&self) -> usize {
         let factors = match self {
             Problem::Product(product) => vec![product.batch_count(), product.m, product.n, product.k],
@@ -49,12 +49,12 @@ impl Problem {
         factors.into_iter().fold(1, usize::saturating_mul)
     }
 
-    /// Returns how far the results of two choices may lie apart, as a share of the largest result.
+    /// Returns the maximum difference between the results of two choices, relative to the largest result.
     pub fn tolerance(&self, precision: Precision) -> f32 {
         match (self, precision) {
             // Some choices round the operands to 11 bits.
             (_, Precision::F16) => 2e-2,
-            // Devices that are measured have neither bf16 nor TF32.
+            // The devices on which choices are measured have neither bf16 nor TF32.
             _ => 2e-4,
         }
     }
@@ -77,8 +77,7 @@ impl fmt::Display for Problem {
 }
 
 impl Choice {
-    /// Returns true if a kernel can be computed by this choice on an adapter with these limits, in a
-    /// precision.
+    /// Returns true if a device with these limits can compute a kernel with this choice in this precision.
     pub fn suits(&self, problem: &Problem, precision: Precision, limits: &Limits) -> bool {
         match (problem, self) {
             (Problem::Product(problem), Choice::Product(choice)) => {
@@ -92,7 +91,8 @@ impl Choice {
     }
 }
 
-/// Returns the choices worth measuring for a kernel on an adapter with these limits, the rule's first.
+/// Returns the choices worth measuring for a kernel on a device with these limits, starting with that of the
+/// rule.
 pub fn candidates(problem: &Problem, precision: Precision, limits: &Limits) -> Vec<Choice> {
     match problem {
         Problem::Product(problem) => {
@@ -105,8 +105,7 @@ pub fn candidates(problem: &Problem, precision: Precision, limits: &Limits) -> V
     }
 }
 
-/// Returns the problems of launches that have anything to compute and that can be measured, each once, in
-/// their order.
+/// Returns the distinct problems of launches that compute anything and can be measured, in order.
 pub(crate) fn problems(lowered: &Lowered) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut add = |kernel: &Kernel, reads: &[Access]| {

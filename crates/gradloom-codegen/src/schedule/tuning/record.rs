@@ -1,13 +1,13 @@
-//! Choices as text, to be kept between runs: a line for each problem, which begins with its kind.
+//! Text format of choices that are kept between runs: a line for each problem, which starts with its kind.
 
 use super::{Choice, Problem};
 use crate::schedule::attention;
 use crate::schedule::product as schedule;
 
-/// Returns the line for a problem.
+/// Returns the line for a problem and its choice.
 ///
 /// # Panics
-/// If the choice is one for another kind of kernel.
+/// If the choice is for another kind of kernel.
 pub fn to_line(problem: &Problem, choice: &Choice) -> String {
     match (problem, choice) {
         (Problem::Product(problem), Choice::Product(choice)) => schedule::to_line(problem, choice),
@@ -18,7 +18,8 @@ pub fn to_line(problem: &Problem, choice: &Choice) -> String {
     }
 }
 
-/// Returns a problem and its choice, unchecked; `None` if the line is not one that [`to_line`] writes.
+/// Parses a problem and its choice, without checking that they suit. Returns `None` if [`to_line`] does not
+/// write such a line.
 pub fn from_line(line: &str) -> Option<(Problem, Choice)> {
     let product = || {
         let (problem, choice) = schedule::from_line(line)?;
