@@ -4,26 +4,27 @@ use super::LONG_AXIS;
 use crate::limits::Limits;
 use gradloom_core::kernel::{Access, CumulateSchedule, Schedule, SortMethod, SortSchedule};
 
-/// Invocations of a workgroup.
+/// Number of invocations of a workgroup.
 const WORKGROUP: usize = 256;
-/// Elements that an invocation adds up one after the other.
+/// Maximum number of elements that an invocation adds up sequentially.
 const EACH: usize = 8;
-/// Elements that a workgroup sorts in its own memory: their keys and indices are half of what every device
-/// has.
+/// Number of elements that a workgroup sorts in workgroup memory. Their keys and indices take half of what
+/// every device has.
 const PART: usize = 1024;
-/// Elements of a tile that is sorted by a digit.
+/// Number of elements of a tile that is sorted by a digit.
 const TILE: usize = 2048;
 
-/// Returns the number of rows, and of elements of a row.
+/// Returns the number of rows and the length of a row.
 fn rows(read: &Access) -> [usize; 2] {
     let (extent, outer) = read.layout.shape.split_last().expect("rows have an axis");
     [outer.iter().product(), *extent]
 }
 
-/// The same on a CPU, where meeting costs more than it saves. Mesa's ends loops after 65,535 turns.
+/// The same on a CPU, where barriers cost more than they save. Mesa's software driver ends loops after 65,535
+/// iterations.
 const EACH_OF_SOFTWARE: usize = 4096;
 
-/// Returns the schedule of `Cumulate`. Short rows have an invocation each.
+/// Returns the schedule of `Cumulate`. One invocation computes each short row.
 pub(super) fn cumulate(read: &Access, limits: &Limits) -> Schedule {
     let [rows, extent] = rows(read);
     let (short, most) =
@@ -35,7 +36,8 @@ pub(super) fn cumulate(read: &Access, limits: &Limits) -> Schedule {
     Schedule::Cumulate(CumulateSchedule { rows, each, pieces: extent.div_ceil(each * WORKGROUP) })
 }
 
-/// Returns the schedule of `Sort`. Parts hand on at most half of their elements.
+/// Returns the schedule of `Sort`. When sorting in parts, at most half of the elements of each part are
+/// passed on.
 pub(super) fn sort(read: &Access, count: usize) -> SortSchedule {
     let [rows, extent] = rows(read);
     let few = extent <= PART || count <= PART / 2;

@@ -1,39 +1,38 @@
-//! The type in which a program multiplies, and keeps values between its kernels.
+//! The type in which a program multiplies and stores values between its kernels.
 
-/// Type that a program computes in, where its device can. Parameters, the optimizer's states, sums, norms,
-/// softmax and losses are `f32` in every case. A device that lacks a type computes in `f32` instead: so do
-/// CPUs.
+/// Type that a program computes in, if its device supports it. Parameters, optimizer states, sums, norms,
+/// softmax and losses are always `f32`. A device that lacks a type computes in `f32` instead, as CPUs do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Precision {
-    /// `f32`.
+    /// Computes in `f32`.
     #[default]
     F32,
-    /// Values between kernels are rounded to `f16` (11 significant bits), and so are the operands of products
-    /// and of attention on their way to the device's matrix instructions, where it has them and they are
-    /// large enough to gain. Of numbers beyond 65,504 nothing but infinity is left, of those below 6.1e-5
-    /// fewer bits, and below 3.0e-8 zero: so a loss is scaled, see
-    /// [`loss_scale`](gradloom_core::optim::loss_scale).
+    /// Rounds values between kernels to `f16` (11 significant bits). The operands of products and attention
+    /// are rounded too, if the device has matrix instructions and the operands are large enough to benefit.
+    /// Numbers beyond 65,504 become infinity, those below 6.1e-5 lose bits, and those below 3.0e-8 become
+    /// zero. Losses are therefore scaled (see [`loss_scale`](gradloom_core::optim::loss_scale)).
     F16,
-    /// The same in `bf16`: 8 significant bits with the range of `f32`, without a scale. CUDA has the type;
-    /// WebGPU does not, and computes in `f32`.
+    /// Like `F16`, but rounds to `bf16`, which has 8 significant bits and the range of `f32`, so losses need
+    /// no scale. CUDA has the type; WebGPU does not, and computes in `f32`.
     Bf16,
-    /// Values stay `f32`; the operands of products are rounded to TF32 (11 significant bits, the range of
-    /// `f32`) on their way to the matrix instructions of CUDA devices. Attention, and all products on other
-    /// devices, are computed in `f32`.
+    /// Keeps values in `f32`, and rounds the operands of products to TF32 (11 significant bits, the range of
+    /// `f32`) for the matrix instructions of CUDA devices. Attention, and all products on other devices, are
+    /// computed in `f32`.
     Tf32,
-    /// The same instructions, thrice for each product: of the operands in TF32, and of each with what
-    /// rounding left of the other. The instructions cut sums off instead of rounding them, so that those of a
-    /// thousand terms are off by 5e-6 of the largest, where `f32` is by 1e-6 at most and TF32 by 3e-4. An
-    /// infinite operand may give NaN. (The way is CUTLASS's 3xTF32; Ootomo and Yokota, "Recovering single
-    /// precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak performance", 2022.)
+    /// Like `Tf32`, with three products instead of one: the product of the rounded operands, and those of
+    /// each rounded operand and the rounding error of the other. The instructions truncate sums instead of
+    /// rounding them, so the error of sums of a thousand terms is 5e-6 of the largest one, compared to at
+    /// most 1e-6 in `f32` and 3e-4 in TF32. An infinite operand may give NaN. (This is the method of
+    /// CUTLASS's 3xTF32; Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while
+    /// surpassing the FP32 theoretical peak performance", 2022.)
     Tf32x3,
 }
 
 impl Precision {
-    /// Every precision.
+    /// All precisions.
     pub const ALL: [Self; 5] = [Self::F32, Self::F16, Self::Bf16, Self::Tf32, Self::Tf32x3];
 
-    /// Its name on command lines and in reports.
+    /// Returns the name on command lines and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",

@@ -1,60 +1,60 @@
-//! Schedules of the rows of a body that reduces.
+//! Schedules of the rows of bodies that reduce.
 
 use crate::limits::Limits;
 use gradloom_core::kernel::{Body, RowSchedule, Store};
 
-/// Invocations of a workgroup, at most.
+/// Maximum number of invocations of a workgroup.
 const WORKGROUP: usize = 256;
-/// Partial results of a column, at most, of few rows and of many.
+/// Maximum number of partial results per column, for few and for many rows.
 const MOST_PARTIALS: [usize; 2] = [128, 256];
-/// Rows that a slot takes one after the other, at least, before there are more partial results.
+/// Minimum number of rows per slot before there are more partial results.
 const FEW_STEPS: usize = 16;
-/// Positions in a row of an invocation that takes four neighbours at a time, about, if it keeps them.
+/// Approximate number of positions of a row per invocation, if it loads four neighbours at a time and keeps
+/// them.
 const KEPT_IN_FOURS: usize = 16;
-/// The same of so few rows that most of a device is idle.
+/// The same for so few rows that most of a device is idle.
 const KEPT_OF_FEW: usize = 8;
-/// Number of those few rows, at most: on an H200, the next token of GPT-2 124M takes 6% less for 4 and 8
-/// texts, 1% less for 32, as long for 64.
+/// Maximum number of rows for `KEPT_OF_FEW`. On an H200, the next token of GPT-2 124M takes 6% less time for
+/// 4 and 8 texts with it, 1% less for 32, and the same for 64.
 const FEW_ROWS: usize = 32;
-/// Columns of a ragged row that are worth taking in fours.
+/// Minimum number of columns for loading rows in groups of four if their length is not a multiple of four.
 const LONG_ROW: usize = 1024;
-/// Columns of rows that are read several times, each time from memory unless few rows are under way.
+/// Minimum number of columns for the largest workgroups. They reduce the number of rows in progress, because
+/// rows are read several times, each time from memory if too many are in progress.
 const VERY_LONG_ROW: usize = 16_384;
-/// Rows from which on there are invocations enough for each to take four columns.
+/// Minimum number of rows for which each invocation can compute four columns without leaving the device idle.
 const MANY_ROWS: usize = 4096;
-/// The same on a software device, which has few threads.
+/// Maximum number of partial results per column on a software device, which has few threads.
 const FEW_PARTIALS: usize = 16;
-/// Rows from which on an invocation of a software device takes whole ones.
+/// Minimum number of rows for which an invocation of a software device computes whole rows.
 const ROWS_ALONE: usize = 32;
-/// Sums of columns that such an invocation keeps, at most: they are in memory of its own, of which there is
-/// little.
+/// Maximum number of sums of columns that such an invocation keeps in private memory, which is small.
 const SUMS_ALONE: usize = 512;
-/// The same of one that shares its row.
+/// The same for an invocation that shares its row.
 const SUMS_OF_A_LANE: usize = 64;
-/// Invocations that a software device runs at once: lanes of its vectors.
+/// Number of invocations that a software device runs in parallel: the lanes of its vectors.
 const VECTOR: usize = 8;
-/// Lanes that add up the partial results of a column.
+/// Number of lanes that add up the partial results of a column.
 const FINISHING_LANES: usize = 16;
 
-/// Returns how the rows of a body that reduces are shared out.
+/// Returns the schedule of the rows of a body that reduces.
 pub(crate) fn rows(body: &Body, limits: &Limits) -> RowSchedule {
     if !limits.fours {
         return shared_out(body, limits, false);
     }
     let schedule = shared_out(body, limits, true);
-    // A group of four that goes beyond a row is not unrolled, and sums of columns are only kept where groups
-    // are.
+    // A group of four that crosses the end of a row is not unrolled, and sums of columns are only kept if
+    // groups are unrolled.
     let ragged = !body.columns.is_multiple_of(4) && schedule.is_unrolled();
     let kept = body.has_column_reductions() && !schedule.is_unrolled();
     if schedule.fours && (ragged || kept) { shared_out(body, limits, false) } else { schedule }
 }
 
-/// Returns how the rows are shared out, in groups of four neighbours if `fours` allows that and it is worth
-/// it.
+/// Returns the schedule of the rows, in groups of four neighbours if `fours` allows that and it pays off.
 fn shared_out(body: &Body, limits: &Limits, fours: bool) -> RowSchedule {
-    // A software device runs a workgroup's invocations one after the other, a few at a time, and goes
-    // from one to the next at each barrier: there, invocations that share nothing are many times faster,
-    // as long as there are some rows for each of its threads.
+    // A software device runs the invocations of a workgroup one after the other, a few at a time, and
+    // switches between them at each barrier. Invocations that share nothing are many times faster there, as
+    // long as there are some rows for each of its threads.
     let sums = body.has_column_reductions();
     let along = body.has_row_reductions();
     let long = sums && body.columns > SUMS_ALONE;
@@ -65,7 +65,8 @@ fn shared_out(body: &Body, limits: &Limits, fours: bool) -> RowSchedule {
             0 => body.columns > 0 && (along || body.rows >= MANY_ROWS),
             _ => along && !sums && body.columns >= LONG_ROW,
         };
-    // Pure column sums need no workgroup barrier. Lanes that meet have sums of columns to keep besides.
+    // Sums of columns alone need no workgroup barrier. Lanes that share a row also have to keep sums of
+    // columns.
     let all = WORKGROUP.min(limits.invocations as usize);
     let kept = if sums { body.columns.div_ceil(SUMS_OF_A_LANE).next_power_of_two() } else { 1 };
     let most = match along {
@@ -80,7 +81,7 @@ fn shared_out(body: &Body, limits: &Limits, fours: bool) -> RowSchedule {
             let kept = if body.rows <= FEW_ROWS { KEPT_OF_FEW } else { KEPT_IN_FOURS };
             body.columns.div_ceil(kept).next_power_of_two().clamp(32.min(most), most)
         }
-        // A lane for each column: what nothing is exchanged for has many workgroups side by side.
+        // Uses a lane per column: lanes that exchange nothing leave room for many workgroups side by side.
         false if apart => body.columns.next_power_of_two().clamp(1, most),
         false => body.columns.div_ceil(4).next_power_of_two().clamp(1, most),
     };

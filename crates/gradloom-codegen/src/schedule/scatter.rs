@@ -1,14 +1,15 @@
-//! Schedules of updates of rows by number.
+//! Schedules of scatters.
 
 use crate::limits::Limits;
 use gradloom_core::ir::ScatterOp;
 use gradloom_core::kernel::{Access, ScatterSchedule};
 
-/// Invocations that find the place of one update.
+/// Number of invocations that find the position of one update.
 const LANES: usize = 16;
-/// Updates of a batch that are sorted together, at most: finding a place takes as long as there are others.
+/// Maximum number of updates of a batch that are sorted together. The time to find a position grows with
+/// their number.
 const CHUNK: usize = 8192;
-/// Updates of a row that are on their way at the same time.
+/// Number of updates of a row that are loaded at the same time.
 const AHEAD: usize = 8;
 
 /// Returns the schedule of `Scatter` with this many batch axes.
@@ -20,7 +21,7 @@ pub(crate) fn scatter(op: ScatterOp, reads: &[Access], batch: usize, limits: &Li
         batches,
         width: if is_sorted { 0 } else { updates.min(CHUNK) },
         chunks: if is_sorted { updates.min(1) } else { updates.div_ceil(CHUNK) },
-        // A CPU does one thing after the other, and waits for each load anyway.
+        // A software device runs invocations sequentially, and waits for each load anyway.
         lanes: if limits.software { 1 } else { LANES },
         ahead: if limits.software { 1 } else { AHEAD },
     }

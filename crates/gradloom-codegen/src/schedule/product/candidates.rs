@@ -1,8 +1,8 @@
-//! Choices that are worth measuring for a product.
+//! Choices for a product that are worth measuring.
 //!
-//! In: a problem and the limits. Out: choices, the rule's first. Always holds: they fit, and differ in what
-//! they compute. No cooperative tile is among them that was not compiled on a device before: a tile that a
-//! driver cannot compile costs the device.
+//! In: a problem and the limits. Out: choices, starting with that of the rule. Always holds: they suit the
+//! limits, and no two are equal. Each cooperative tile has been compiled on a device before, because a tile
+//! that a driver fails to compile can cause the loss of the device.
 
 use super::{choose, of_operands, suits};
 use crate::limits::Limits;
@@ -31,7 +31,7 @@ const STAGED: [Tile; 11] = [
     tile([64, 64, 4, 8, 8], NONE),
 ];
 
-/// Of devices that compute on a CPU.
+/// Tiles for devices that compute on a CPU.
 const SOFTWARE: [Tile; 5] = [
     tile([64, 64, 4, 8, 8], NONE),
     tile([32, 32, 4, 8, 8], NONE),
@@ -53,13 +53,13 @@ const COOPERATIVE: [CooperativeTile; 6] = [
     matrices([128, 128, 64, 64, 32, 1]),
 ];
 
-/// Terms of a part, at least.
+/// Minimum number of terms of a part.
 const TERMS: usize = 64;
-/// Workgroups of all parts, at most; and those with which a sum need not be cut.
+/// Maximum number of workgroups of all parts, and number of workgroups from which uncut sums are tried.
 const MANY: usize = 800;
 const ENOUGH: usize = 32;
 
-/// Returns the choices for a product on an adapter with these limits, the rule's first.
+/// Returns the choices for a product on a device with these limits, starting with that of the rule.
 pub fn candidates(problem: &DotProblem, precision: Precision, limits: &Limits) -> Vec<ProductChoice> {
     let rule = choose(problem, limits.operands(precision), limits).without_empty_parts(problem.k);
     let mut methods: Vec<Method> = match limits.software {
@@ -71,7 +71,7 @@ pub fn candidates(problem: &DotProblem, precision: Precision, limits: &Limits) -
     let mut all = vec![rule];
     for method in methods {
         let (m, n, _) = ProductChoice { method, parts: 1 }.extents();
-        // Half of a tile may be empty, no more.
+        // Skips larger tiles of which half or more would be empty.
         let large = |tile: u32, extent: usize| tile > 32 && tile as usize >= 2 * extent;
         if large(m, problem.m) || large(n, problem.n) {
             continue;
@@ -87,13 +87,13 @@ pub fn candidates(problem: &DotProblem, precision: Precision, limits: &Limits) -
     all
 }
 
-/// Returns a tile of registers as a device loads it.
+/// Returns a register tile with the staging for the device's loads.
 fn for_device(tile: Tile, limits: &Limits) -> Tile {
     if limits.scalar { Tile { staging: Staging::Scalars, ..tile } } else { tile }
 }
 
-/// Returns the numbers of parts of sums of length `k` that are worth a try: as many as the device may have
-/// use for, half of that, and one.
+/// Returns the numbers of parts to try for sums of length `k`: the two largest that keep the device's limits,
+/// and 1 if there are enough tiles or no larger number is possible.
 fn cuts(tiles: usize, k: usize, limits: &Limits) -> Vec<u32> {
     let fits = |&parts: &u32| {
         let parts = parts as usize;

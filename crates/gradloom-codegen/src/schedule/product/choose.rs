@@ -1,4 +1,4 @@
-//! The rule that chooses tiles where nothing was measured.
+//! The rule that chooses tiles if nothing was measured.
 
 use super::{fits, of_operands, streams, suits};
 use crate::limits::Limits;
@@ -12,15 +12,15 @@ const fn staged([m, n, k, thread_m, thread_n]: [u32; 5]) -> Tile {
     Tile { m, n, k, thread_m, thread_n, staging: Staging::Workgroup(1) }
 }
 
-/// Rows and columns from which a product gains from cooperative matrices: of a smaller one, most of a tile is
-/// empty.
+/// Minimum number of rows and columns of a product for cooperative matrices. In a smaller product, most of a
+/// tile would be empty.
 const COOPERATIVE: usize = 32;
 
-/// Chooses the way to compute a product on an adapter with these limits; `operands` is their type in matrix
-/// instructions, `None` if those may not be used.
+/// Chooses how to compute a product on a device with these limits. `operands` is the type of operands in
+/// matrix instructions, or `None` if these may not be used.
 ///
 /// The numbers in the rules were measured on an H100 with the products of two GPT training steps
-/// (`docs/history/webgpu-experiments.md`); the choice for each of them is within a fifth of the best of many.
+/// (`docs/history/webgpu-experiments.md`). The choice for each of them is within a fifth of the best of many.
 pub fn choose(problem: &DotProblem, operands: Option<DType>, limits: &Limits) -> ProductChoice {
     match (limits.software, limits.scalar) {
         (_, true) => return scalar(problem),
@@ -39,14 +39,15 @@ fn tiles(problem: &DotProblem, m: usize, n: usize) -> usize {
     problem.batch_count() * problem.m.div_ceil(m) * problem.n.div_ceil(n)
 }
 
-/// Returns the number of parts for sums of length `k`: a power of two up to 16, while parts have 96 terms
-/// and the workgroups are not many more than a large device runs at a time.
+/// Returns the number of parts for sums of length `k`: a power of two up to 16, such that each part has at
+/// least 96 terms and the workgroups are not many more than a large device runs at a time.
 fn parts(workgroups: usize, k: usize) -> u32 {
     let fits = |parts: &usize| k / parts >= 96 && workgroups <= 264 && workgroups * parts <= 600;
     [16, 8, 4, 2].into_iter().find(fits).map_or(1, narrow)
 }
 
-/// Returns a choice with registers alone: there is no nearer memory, and a barrier stops everything.
+/// Returns a choice that only uses registers: a software device has no faster memory, and a barrier stops all
+/// threads.
 fn software(problem: &DotProblem) -> ProductChoice {
     let rows = match problem.m {
         0..=1 => 1,
@@ -55,7 +56,7 @@ fn software(problem: &DotProblem) -> ProductChoice {
         _ => 8,
     };
     let columns = if problem.n > 4 { 8 } else { 4 };
-    // Fewer threads where there would be too few workgroups for the processor's cores.
+    // Uses fewer threads if there would be too few workgroups for the processor's cores.
     let threads = if tiles(problem, 64, 64) < 16 { 4 } else { 8 };
     by_threads([threads, threads], [rows, columns], Staging::Registers)
 }
@@ -66,14 +67,14 @@ fn by_threads(threads: [u32; 2], [thread_m, thread_n]: [u32; 2], staging: Stagin
     ProductChoice { method: Method::Portable(tile), parts: 1 }
 }
 
-/// Multiplications below which a software device compiles a kernel for longer than it will run it; and those
-/// from which only the run counts.
+/// Number of multiplications below which a software device takes longer to compile a kernel than to run it,
+/// and number from which only the run time matters.
 const LITTLE: u64 = 2 << 20;
 const MUCH: u64 = 8 << 20;
 
-/// Returns the same choice element by element. A larger tile of a thread loads less, and compiles for
-/// longer: 4 x 4, 8 x 4 and 8 x 8 took 16, 22 and 31 ms in SwiftShader, and 14, 11 and 8 ms to run for
-/// `[1024, 64] x [64, 256]`.
+/// Returns a choice that loads element by element. A larger tile per thread needs fewer loads but takes
+/// longer to compile: tiles of 4 x 4, 8 x 4 and 8 x 8 took 16, 22 and 31 ms to compile in SwiftShader, and
+/// 14, 11 and 8 ms to run for `[1024, 64] x [64, 256]`.
 fn scalar(problem: &DotProblem) -> ProductChoice {
     let extents = [problem.batch_count(), problem.m, problem.n, problem.k];
     let (rows, columns) = match extents.into_iter().map(|extent| extent as u64).fold(1, u64::saturating_mul) {
@@ -83,8 +84,8 @@ fn scalar(problem: &DotProblem) -> ProductChoice {
     };
     let thread_m = rows.min(narrow(problem.m.max(1).next_power_of_two()));
     let thread_n = columns.min(narrow(problem.n.max(1).next_power_of_two()));
-    // A workgroup is one task of the device's thread pool: 16 threads, or 64 where that leaves enough tasks.
-    // They stand in a square, or in as many rows or columns as a thin product has.
+    // A workgroup is one task of the device's thread pool: 16 threads, or 64 if that leaves enough tasks. The
+    // threads form a square, or cover all the rows or columns of a thin product.
     let threads: u32 = if tiles(problem, 64, 64) < 16 { 16 } else { 64 };
     let needed =
         |extent: usize, each: u32| narrow(extent.div_ceil(each as usize).next_power_of_two().min(64));
@@ -97,10 +98,10 @@ fn scalar(problem: &DotProblem) -> ProductChoice {
     by_threads([along, across], [thread_m, thread_n], Staging::Scalars)
 }
 
-/// Returns a choice with cooperative matrices, where the adapter has them.
+/// Returns a choice with cooperative matrices, if the device supports them.
 fn cooperative(problem: &DotProblem, operands: DType, limits: &Limits) -> Option<ProductChoice> {
     let wide = CooperativeTile { m: 128, n: 128, k: 32, subgroup_m: 64, subgroup_n: 64, buffers: 1 };
-    // Half again as fast as `wide` where the right operand's columns are contiguous.
+    // 1.5 times as fast as `wide` if the right operand's columns are contiguous.
     let deep = CooperativeTile { m: 128, n: 128, k: 64, subgroup_m: 64, subgroup_n: 32, buffers: 1 };
     let small = CooperativeTile { m: 64, n: 64, k: 64, subgroup_m: 32, subgroup_n: 32, buffers: 1 };
     let [wide, deep, small] = [wide, deep, small].map(|tile| of_operands(tile, Some(operands)));
@@ -112,7 +113,7 @@ fn cooperative(problem: &DotProblem, operands: DType, limits: &Limits) -> Option
     if fits(large) && tiles(problem, 128, 128) >= 512 {
         return Some(ProductChoice { method: Method::Cooperative(large), parts: 1 });
     }
-    // Short sums in one wave of workgroups, and long ones of few results.
+    // Handles short sums in one wave of workgroups, and long sums of few results.
     let count = tiles(problem, 128, 128);
     let (tile, parts) = match problem.k {
         ..=512 if (64..=132).contains(&count) => (deep, 1),
@@ -127,10 +128,10 @@ fn cooperative(problem: &DotProblem, operands: DType, limits: &Limits) -> Option
         .map(|(tile, parts)| choice(tile, parts))
 }
 
-/// Returns a choice in which groups of threads share the terms of small tiles between them, where that
-/// fills the device: on an H200, 1.1 to 1.6 times as fast as the other tiles for the products of S with few
-/// results. With 16 terms at a time a multiprocessor has room for twice as many workgroups as with 32, and
-/// S takes 8% less on an H100.
+/// Returns a choice in which groups of threads divide the terms of small tiles, if that fills the device. On
+/// an H200, it is 1.1 to 1.6 times as fast as the other tiles for the products of S with few results. With 16
+/// terms at a time, a multiprocessor has room for twice as many workgroups as with 32, and S takes 8% less
+/// time on an H100.
 fn sliced(problem: &DotProblem, limits: &Limits) -> Option<ProductChoice> {
     let tile = Tile { m: 32, n: 32, k: 16, thread_m: 4, thread_n: 4, staging: Staging::Sliced(4) };
     let choice = ProductChoice { method: Method::Portable(tile), parts: 1 };
@@ -140,7 +141,7 @@ fn sliced(problem: &DotProblem, limits: &Limits) -> Option<ProductChoice> {
     (possible && (few || deep)).then_some(choice)
 }
 
-/// Rows, at most, of a product that is bound by reading its right operand.
+/// Maximum number of rows of a product that is bound by reading its right operand.
 const FEW_ROWS: usize = 8;
 
 /// Returns true if a product of few rows is computed by a kernel that reads its right operand once.
@@ -153,24 +154,24 @@ fn of_few_rows(problem: &DotProblem, operands: Option<DType>, limits: &Limits) -
     streamed.or_else(|| lanes_of_terms(problem, limits))
 }
 
-/// Rows of products whose operands matrix instructions take from memory: of one row, threads that share out
-/// the terms are faster.
+/// Numbers of rows of products whose operands matrix instructions read from memory. For a single row, threads
+/// that divide the terms are faster.
 const STREAMED: std::ops::RangeInclusive<usize> = 2..=64;
-/// Rows of which each 16 are workgroups of their own; of more, each 32.
+/// Maximum number of rows for workgroups of 16 rows. Products with more rows use workgroups of 32 rows.
 const IN_SIXTEENS: usize = 32;
 
-/// Tiles that occupy a large device.
+/// Number of tiles that occupies a large device.
 const ENOUGH_TILES: usize = 264;
 
-/// Steps of 16 terms of a subgroup, at least, before there are more subgroups. With 3 instead of 6, a step
-/// with 16 texts takes 0.55 instead of 0.49 ms.
+/// Minimum number of steps of 16 terms per subgroup before more subgroups are used. With 3 instead of 6, a
+/// step with 16 texts takes 0.55 instead of 0.49 ms.
 const STEPS: usize = 6;
 
-/// Returns a choice with matrix instructions whose operands come from memory, the terms shared out among
-/// subgroups. On an H200, a step of GPT-2 124M with 4 texts takes 0.36 ms (by threads 0.47), with 32 texts
-/// 0.56 (by the library 0.65). With more texts, those products take part that have about a workgroup for
-/// each multiprocessor: on an H100, 64 texts take 0.776 ms. With workgroups of 64 rows and 16 columns,
-/// which read more, they take 0.820; if products of 48 workgroups take part, too, 0.780.
+/// Returns a choice with matrix instructions that read operands from memory, with the terms divided among
+/// subgroups. On an H200, a step of GPT-2 124M takes 0.36 ms with 4 texts (0.47 by threads), and 0.56 ms with
+/// 32 texts (0.65 by the library). With more texts, only products of about one workgroup per multiprocessor
+/// use it. On an H100, 64 texts take 0.776 ms this way, 0.820 ms with workgroups of 64 rows and 16 columns,
+/// which read more, and 0.780 ms if products of 48 workgroups use it too.
 fn streamed(problem: &DotProblem, operands: DType, limits: &Limits) -> Option<ProductChoice> {
     let is_wanted = limits.branches && operands != DType::F32 && problem.n >= 64;
     if !is_wanted || !STREAMED.contains(&problem.m) {
@@ -182,7 +183,7 @@ fn streamed(problem: &DotProblem, operands: DType, limits: &Limits) -> Option<Pr
         }
         (32, 32, 8)
     } else {
-        // Few columns are shared by more workgroups.
+        // Divides few columns among more workgroups.
         let columns = if tiles(problem, problem.m, 32) >= 48 { 32 } else { 16 };
         (16, columns, if tiles(problem, 16, columns) >= ENOUGH_TILES { 8 } else { 16 })
     };
@@ -196,13 +197,13 @@ fn streamed(problem: &DotProblem, operands: DType, limits: &Limits) -> Option<Pr
     tiles.find(fits).map(|tile| ProductChoice { method: Method::Cooperative(tile), parts: 1 })
 }
 
-/// Terms from which on sums of few rows are cut.
+/// Minimum number of terms for which sums of few rows are cut.
 const LONG_SUM: usize = 2048;
 
-/// Returns the number of parts that the sums of such a product are cut into, which its epilogue adds up: so
-/// that their terms are shared by more workgroups than there are tiles of columns. On an H200, a step of
-/// GPT-2 124M takes 0.288 instead of 0.316 ms with 8 texts, 0.351 instead of 0.373 with 16, 0.465 instead
-/// of 0.494 with 32; on an H100, with 64 texts 0.776 instead of 0.793, and in 4 parts 0.783.
+/// Returns the number of parts that the sums of such a product are cut into, which its epilogue adds up. The
+/// parts divide the terms among more workgroups than there are tiles of columns. On an H200, a step of GPT-2
+/// 124M takes 0.288 instead of 0.316 ms with 8 texts, 0.351 instead of 0.373 ms with 16, and 0.465 instead of
+/// 0.494 ms with 32. On an H100 with 64 texts, it takes 0.776 instead of 0.793 ms, and 0.783 ms with 4 parts.
 pub(crate) fn streamed_parts(problem: &DotProblem, operands: DType, limits: &Limits) -> usize {
     let parts = match problem.m {
         2..=8 => 2,
@@ -221,17 +222,18 @@ pub(crate) fn streamed_parts(problem: &DotProblem, operands: DType, limits: &Lim
     if is_cut { parts } else { 1 }
 }
 
-/// Returns a choice in which threads share out the terms of a few columns, where there are few rows and
-/// much to read.
+/// Returns a choice in which threads divide the terms of a few columns, if there are few rows and a large
+/// right operand.
 fn lanes_of_terms(problem: &DotProblem, limits: &Limits) -> Option<ProductChoice> {
     if !limits.branches || problem.m > FEW_ROWS || problem.n < 64 || problem.k < 64 {
         return None;
     }
     let [rows, columns, slices] = match Side::both(problem)[1].along {
         Along::Contract => [FEW_ROWS, 16, 32],
-        // As many threads as there are terms for. With eight rows, a thread has so many registers that a
-        // multiprocessor has room for one workgroup: on an H100, a step of GPT-2 124M with 8 texts takes
-        // 0.62 ms in tiles of four rows and 0.80 ms in tiles of eight, which read the right operand once.
+        // Uses as many threads as there are terms for. With eight rows, a thread needs so many registers that
+        // a multiprocessor only has room for one workgroup: on an H100, a step of GPT-2 124M with 8 texts
+        // takes 0.62 ms in tiles of four rows and 0.80 ms in tiles of eight, which read the right operand
+        // once.
         Along::Free => [4, 16, (problem.k / 4).next_power_of_two().clamp(16, 128)],
     };
     let [m, columns, slices] = [rows.min(problem.m), columns, slices].map(narrow);
@@ -240,8 +242,8 @@ fn lanes_of_terms(problem: &DotProblem, limits: &Limits) -> Option<ProductChoice
     suits(&choice, problem, Precision::F32, limits).then_some(choice)
 }
 
-/// Returns a choice of tiles through workgroup memory: as large as leaves enough workgroups to fill a large
-/// device.
+/// Returns a choice of tiles in workgroup memory, as large as possible while enough workgroups remain to fill
+/// a large device.
 fn portable(problem: &DotProblem, limits: &Limits) -> ProductChoice {
     if let Some(sliced) = sliced(problem, limits) {
         return sliced;
@@ -259,14 +261,14 @@ fn portable(problem: &DotProblem, limits: &Limits) -> ProductChoice {
         _ if tiles(problem, 128, 128) < 512 => (staged([128, 64, 16, 8, 8]), 1),
         _ => (staged([128, 128, 32, 8, 8]), 1),
     };
-    // The last one fits every adapter.
+    // The fallback below fits every device.
     let smaller = [tile, staged([128, 128, 16, 8, 8]), staged([64, 64, 16, 8, 4])];
     let tile = smaller.into_iter().find(|&tile| fits(Method::Portable(tile), DType::F32, limits));
     ProductChoice { method: Method::Portable(tile.unwrap_or(staged([32, 32, 16, 4, 4]))), parts }
 }
 
-/// Returns the number of elements of either operand that are best loaded together on an adapter with these
-/// limits: 4 neighbours where that is possible, or 1.
+/// Returns the number of elements of each operand to load together on a device with these limits: 4
+/// neighbours if possible, else 1.
 pub fn lanes(problem: &DotProblem, limits: &Limits) -> [u32; 2] {
     if limits.scalar {
         return [1, 1];

@@ -1,7 +1,7 @@
 //! Tiles of matrix products.
 //!
-//! In: a [`DotProblem`], what a device allows. Out: a [`ProductChoice`] by rule, those worth measuring, and
-//! whether one that was read from a file suits.
+//! In: a [`DotProblem`] and the limits of a device. Out: a [`ProductChoice`] by rule, the choices worth
+//! measuring, and a check of choices that were read from a file.
 
 mod candidates;
 mod choose;
@@ -20,8 +20,8 @@ use crate::schedule::precision::Precision;
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::{CooperativeTile, Method, ProductChoice, ProductSchedule, Staging};
 
-/// Returns the tile for operands in a dtype: one of f32 takes half as many terms at a time, and as many
-/// bytes.
+/// Returns the tile for operands of this type. A tile of f32 has half as many terms at a time, which take as
+/// many bytes.
 pub(crate) fn of_operands(tile: CooperativeTile, operands: Option<DType>) -> CooperativeTile {
     match operands {
         Some(DType::F32) => CooperativeTile { k: (tile.k / 2).max(16), ..tile },
@@ -29,8 +29,8 @@ pub(crate) fn of_operands(tile: CooperativeTile, operands: Option<DType>) -> Coo
     }
 }
 
-/// Returns true if a tile is well formed and a device with these limits can run it; matrix instructions
-/// take their operands in the dtype `operands`.
+/// Returns true if a tile is well formed and a device with these limits can run it. `operands` is the type of
+/// operands in matrix instructions.
 pub fn fits(method: Method, operands: DType, limits: &Limits) -> bool {
     match method {
         Method::Portable(tile) => {
@@ -49,8 +49,8 @@ pub fn fits(method: Method, operands: DType, limits: &Limits) -> bool {
     }
 }
 
-/// Returns true if matrix instructions can take the operands of a product from registers: groups of four
-/// terms of the left one, and of the right one groups of four.
+/// Returns true if matrix instructions can read the operands of a product from registers: the left one is
+/// loaded in groups of four terms, and the right one in groups of four along either axis.
 fn streams(tile: &CooperativeTile, problem: &DotProblem, limits: &Limits) -> bool {
     let [left, right] = Side::both(problem);
     limits.fragments
@@ -59,31 +59,31 @@ fn streams(tile: &CooperativeTile, problem: &DotProblem, limits: &Limits) -> boo
         && left.has_fours
         && left.along == Along::Contract
         && right.has_fours
-        // A group of the last columns begins before its end.
+        // The last group of columns is moved back to stay in bounds.
         && problem.n >= tile.n as usize
 }
 
-/// Returns true if a product can be computed by a choice on a device with these limits, in a precision.
+/// Returns true if a device with these limits can compute a product with this choice in this precision.
 pub fn suits(choice: &ProductChoice, problem: &DotProblem, precision: Precision, limits: &Limits) -> bool {
     let allowed = match choice.method {
         Method::Portable(tile) if matches!(tile.staging, Staging::Lanes(_)) => {
             let contiguous = Side::both(problem)[1].along == Along::Contract;
-            // Where terms are neighbours, a subgroup has whole columns.
+            // If terms are contiguous, each subgroup computes whole columns.
             let fits = !contiguous || tile.slices() == 32;
             choice.parts == 1 && problem.k > 0 && fits && limits.subgroup == Some(32)
         }
-        // Each group has as many whole tiles of terms.
+        // Each group of threads has the same number of whole tiles of terms.
         Method::Portable(tile) if tile.slices() > 1 => {
             choice.parts == 1 && problem.k > 0 && problem.k.is_multiple_of((tile.slices() * tile.k) as usize)
         }
-        // Sums in parts are vectors of four columns.
+        // Parts of sums are stored as vectors of four columns.
         Method::Portable(tile) => choice.parts == 1 || tile.thread_n.is_multiple_of(4),
         Method::Cooperative(tile) if tile.is_streamed() => {
             choice.parts == 1 && limits.half(precision).is_some() && streams(&tile, problem, limits)
         }
         Method::Cooperative(_) => limits.operands(precision).is_some(),
     };
-    // A problem may come from a file.
+    // The extents may overflow, because a problem may come from a file.
     let extents = problem.batch.iter().map(|axis| axis.extent).chain([problem.m, problem.n]);
     let results = extents.fold(1, |product: u64, extent| product.saturating_mul(extent as u64));
     let bytes = results.saturating_mul(4).saturating_mul(choice.parts.into());
@@ -92,7 +92,8 @@ pub fn suits(choice: &ProductChoice, problem: &DotProblem, precision: Precision,
     allowed && fits(choice.method, operands, limits) && (1..=64).contains(&choice.parts) && scratch
 }
 
-/// Returns the schedule of a product by a choice; `operands` is what matrix instructions take them in.
+/// Returns the schedule of a product with this choice. `operands` is the type of operands in matrix
+/// instructions.
 ///
 /// # Panics
 /// If the choice does not fit the limits.

@@ -1,24 +1,24 @@
-//! Choices for products as text.
+//! Text format of choices for products.
 //!
-//! `product`, then for each batch axis `extent x lhs stride x rhs stride`, the extents `m n k`, of both
-//! operands `offset free-stride contract-stride`; behind `:` the kernel, `portable` (tile `m n k`, thread
-//! `m n`, buffers in workgroup memory: 0 for none, 3 for none and element by element, 10 and more for slices,
-//! 500 and more for threads that share out terms)
-//! or `cooperative` (tile `m n k`, subgroup `m n`, buffers), and the parts of the sums.
+//! A line consists of `product`, the extent and the left and right strides of each batch axis, joined by `x`,
+//! the extents `m n k`, and `offset free-stride contract-stride` of both operands. The kernel and the number
+//! of parts of the sums follow after a `:`. The kernel is `portable` (tile `m n k`, thread `m n`, buffers in
+//! workgroup memory: 0 for none, 3 for none with scalar loads, 10 and more for slices, 500 and more for
+//! threads that divide the terms) or `cooperative` (tile `m n k`, subgroup `m n`, buffers).
 
 use crate::product::{BatchAxis, DotProblem, MatrixView};
 use gradloom_core::kernel::{CooperativeTile, Method, ProductChoice, Staging, Tile};
 
-/// Number that stands for no buffers, element by element.
+/// Number of buffers that encodes none with scalar loads.
 const SCALARS: u32 = 3;
-/// Number that the number of slices is added to.
+/// Offset that is added to the number of slices.
 const SLICED: u32 = 10;
-/// Number that the number of threads for four columns is added to.
+/// Offset that is added to the number of threads per four columns.
 const LANES: u32 = 500;
-/// Numbers of a choice are no larger than this.
+/// Maximum of each number of a choice.
 const LARGEST: u32 = 1024;
 
-/// Returns the line for a product.
+/// Returns the line for a product and its choice.
 pub fn to_line(problem: &DotProblem, choice: &ProductChoice) -> String {
     let DotProblem { batch, m, n, k, lhs, rhs } = problem;
     let mut line = "product".to_string();
@@ -48,7 +48,8 @@ pub fn to_line(problem: &DotProblem, choice: &ProductChoice) -> String {
     line + &format!(" : {name} {numbers} {}", choice.parts)
 }
 
-/// Returns a product and its choice, unchecked; `None` if the line is not one that [`to_line`] writes.
+/// Parses a product and its choice, without checking that they suit. Returns `None` if [`to_line`] does not
+/// write such a line.
 pub fn from_line(line: &str) -> Option<(DotProblem, ProductChoice)> {
     let (problem, choice) = line.strip_prefix("product ")?.split_once(" : ")?;
     let (mut batch, mut numbers) = (Vec::new(), Vec::new());
@@ -73,7 +74,7 @@ pub fn from_line(line: &str) -> Option<(DotProblem, ProductChoice)> {
     let (name, numbers) = choice.split_once(' ')?;
     let numbers: Option<Vec<u32>> = numbers.split(' ').map(|number| number.parse().ok()).collect();
     let [m, n, k, each_m, each_n, buffers, parts] = numbers?[..] else { return None };
-    // So that looking at a tile neither divides by zero nor overflows.
+    // Ensures that computing with a tile neither divides by zero nor overflows.
     let sane = |number: &u32| (1..=LARGEST).contains(number);
     if ![m, n, k, each_m, each_n, parts].iter().all(sane) || buffers > LARGEST {
         return None;

@@ -1,11 +1,11 @@
-//! Every kind of product kernel is valid WGSL, and prints as Metal's and Direct3D's languages.
+//! Tests that every kind of product kernel is valid WGSL and can be translated to MSL and HLSL.
 
 use super::*;
 use crate::product::{BatchAxis, MatrixView, fold_batch};
 use crate::wgsl::{Choices, Dispatch, alone_product};
 use gradloom_core::kernel::{CooperativeTile, ProductChoice, Tile};
 
-/// Returns the limits of an adapter with everything.
+/// Returns the limits of a WebGPU adapter with all features.
 fn everything() -> Limits {
     Limits {
         invocations: 1024,
@@ -32,7 +32,7 @@ fn shaders(problem: &DotProblem, choice: &ProductChoice, limits: &Limits) -> Vec
     alone_product(problem, choice, limits).shaders.dispatches
 }
 
-/// Validates a shader; prints it as MSL and HLSL too, unless it uses what they lack.
+/// Validates a shader, and translates it to MSL and HLSL if `print` is true.
 fn check(source: &str, print: bool) {
     let module = naga::front::wgsl::parse_str(source)
         .unwrap_or_else(|e| panic!("{}\n{source}", e.emit_to_string(source)));
@@ -101,7 +101,7 @@ fn shared_right_operands_fold_into_rows() {
     let mut single = problem(6, [1, 8, 16], [false, false]);
     single.batch[0] = BatchAxis { extent: 6, lhs_stride: 40, rhs_stride: 0 };
     assert_eq!((fold_batch(single.clone()).m, fold_batch(single).lhs.free_stride), (6, 40));
-    // Rows by columns are not evenly spaced over the batch.
+    // Rows of a column-major operand are not evenly spaced over the batch.
     let mut columns = problem(6, [4, 8, 16], [true, false]);
     columns.batch[0].rhs_stride = 0;
     assert_eq!(fold_batch(columns.clone()), columns);
@@ -115,7 +115,7 @@ fn dispatches_fold_at_the_limit() {
     let problem = problem(1, [320, 320, 8], [false, false]);
     let choice = ProductChoice { method: Method::Portable(STAGED), parts: 1 };
     let shaders = shaders(&problem, &choice, &limits);
-    // 100 tiles: eight rows of 13, and four workgroups that have nothing to do.
+    // 100 tiles take eight rows of 13 workgroups, four of which have nothing to do.
     assert_eq!(shaders[0].workgroups, [13, 8, 1]);
     assert!(shaders[0].source.contains("if (group >= 100u)"));
     check_all(&shaders, true);
@@ -165,7 +165,7 @@ fn choices_fit_and_are_valid_everywhere() {
             let problem = problem(1, extents, [false, true]);
             for operands in [None, Some(DType::F16)] {
                 let choice = choose(&problem, operands, &limits);
-                // What does not fit is refused.
+                // Panics if the choice does not fit.
                 let shaders = shaders(&problem, &choice, &limits);
                 check_all(&shaders, matches!(choice.method, Method::Portable(_)));
             }
@@ -198,7 +198,8 @@ fn f16_is_for_products_that_fill_cooperative_matrices() {
     for extents in [[1, 1536, 384], [1024, 8, 384], [31, 4096, 4096]] {
         assert!(!is_cooperative(by_rows(extents)), "{extents:?}");
     }
-    // Measured: a right operand whose terms are contiguous wants more of them at a time.
+    // As measured, tiles with more terms at a time are faster if the terms of the right operand are
+    // contiguous.
     let depth = |by_columns| match method(Precision::F16, [4096, 4096, 4096], by_columns, &everything()) {
         Method::Cooperative(tile) => tile.k,
         Method::Portable(tile) => panic!("{tile:?}"),
@@ -279,7 +280,7 @@ fn lines_of_choices_read_back() {
 fn items_of_four_need_aligned_strides() {
     let aligned = problem(2, [8, 12, 16], [false, false]);
     assert_eq!(lanes(&aligned, &everything()), [4, 4]);
-    // Seven columns: rows of the right operand start anywhere.
+    // With seven columns, rows of the right operand are not aligned.
     assert_eq!(lanes(&problem(2, [8, 7, 16], [false, false]), &everything()), [4, 1]);
     let mut shifted = aligned.clone();
     shifted.lhs.offset = 2;
@@ -289,7 +290,7 @@ fn items_of_four_need_aligned_strides() {
     assert_eq!(lanes(&batched, &everything()), [4, 1]);
 }
 
-/// `tint` checks what browsers will: that barriers are in uniform control flow, which `naga` does not
+/// Checks with `tint`, as browsers do, that barriers are in uniform control flow, which `naga` does not
 /// check.
 #[test]
 fn tint_accepts_portable_shaders() {
