@@ -1,7 +1,7 @@
 //! Formulas of the elementwise ops on the CPU: one table for interpreted loops and for machine code.
 //!
-//! In: an elementwise op, and its operand's dtype. Out: a formula over [`Lanes`]. Always holds: an integer
-//! division by zero gives 0 here; the caller has looked for zero divisors and traps.
+//! In: an elementwise op and the dtype of its operand. Out: a formula over [`Lanes`]. Always holds: an
+//! integer division by zero returns 0 here; the caller checks for zero divisors and traps.
 
 use super::lanes::BinaryInst::{
     self, AddInt, MaxSigned, MaxUnsigned, MinSigned, MinUnsigned, MulInt, ShiftLeft, ShiftRightSigned,
@@ -13,35 +13,35 @@ use super::math;
 use gradloom_core::ir::DType::{self, Bool, F32, I32, U32};
 use gradloom_core::ir::{BinaryOp, CompareOp, UnaryOp};
 
-/// An elementwise function by name, by which a loop is chosen and from which machine code is made.
+/// An elementwise function by name, which selects a loop and from which machine code is generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MapOp {
     /// A function of one operand, with the dtype of its elements.
     Unary(UnaryOp, DType),
     /// A function of two operands, with the dtype of their elements.
     Binary(BinaryOp, DType),
-    /// Two functions of f32, as [`is_pair`] allows them.
+    /// Two functions of f32 in sequence, for which [`is_pair`] returns true.
     Pair { first: BinaryOp, second: BinaryOp, reversed: bool },
     /// A comparison, with the dtype of the elements that are compared.
     Compare(CompareOp, DType),
-    /// Between elements of this dtype.
+    /// A selection between elements of this dtype.
     Select(DType),
     /// A conversion from the first dtype to the second.
     Cast(DType, DType),
 }
 
-/// Returns true if two functions of f32, one after the other, have a loop of their own. Each of the two is
-/// rounded.
+/// Returns true if there is a loop that computes two functions of f32 in sequence. It rounds the result of
+/// each.
 pub fn is_pair(first: BinaryOp, second: BinaryOp) -> bool {
     let of = |op| matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul);
     of(first) && of(second)
 }
 
-/// Calls a macro with the table of functions of one operand, and with that of two: for each op and dtype what
-/// the CPU's arithmetic makes of it.
+/// Calls a macro with the table of functions of one operand, and with that of functions of two operands. The
+/// tables contain the CPU's computation for each op and dtype.
 ///
-/// `lanes` is a formula of numbers, `masks` one of bools; `scalar` and `angle` are loops that have no lines
-/// of machine code.
+/// `lanes` is a formula over numbers, and `masks` one over bools. `scalar` and `angle` are loops without an
+/// equivalent in machine code.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! cpu_functions {
@@ -106,7 +106,7 @@ macro_rules! cpu_functions {
         $callback! { BinaryOp, 2, binary, binary_formula, binary_has_formula {
             Add {
                 F32 => lanes (l, a, b) { l.add(a, b) }
-                // Two's complement: the same bits for both signs.
+                // In two's complement, the bits are the same for signed and unsigned numbers.
                 I32 | U32 => lanes (l, a, b) { l.two(AddInt, a, b) }
             }
             Sub {
@@ -176,7 +176,7 @@ macro_rules! cpu_functions {
     };
 }
 
-/// The formula of a row of the table, over any lanes; none for a row that has loops alone.
+/// Expands to the formula of a row of the table over any lanes, or to `None` for a row that only has loops.
 macro_rules! row_formula {
     ($lanes:ident, $operands:ident, lanes ($l:ident, $($a:ident),*) $body:tt) => {{
         let ($l, [$($a),*]) = ($lanes, $operands);
@@ -206,8 +206,8 @@ macro_rules! formulas {
     ($Op:ident, $count:literal, $function:ident, $formula:ident, $has_formula:ident {
         $($op:ident { $($dtype:pat => $kind:ident $args:tt $body:tt)* })*
     }) => {
-        /// Returns the result of an op on lanes whose masks are values too; none for an op that has loops
-        /// alone.
+        /// Returns the result of an op on lanes whose masks are values too, or `None` if the op only has
+        /// loops.
         #[allow(unused_braces)]
         pub fn $formula<V: Copy, L: Lanes<Value = V, Mask = V>>(
             l: &mut L,
@@ -224,7 +224,7 @@ macro_rules! formulas {
             }
         }
 
-        /// Returns true if an op on elements of a dtype has a formula.
+        /// Returns true if an op on elements of this dtype has a formula.
         pub fn $has_formula(op: $Op, dtype: DType) -> bool {
             match op {
                 $($Op::$op => match dtype {
@@ -238,7 +238,7 @@ macro_rules! formulas {
 }
 cpu_functions!(formulas);
 
-/// Returns a count of bits modulo 32.
+/// Returns a shift count modulo 32.
 #[inline(always)]
 pub fn low_bits<L: Lanes>(l: &mut L, count: L::Value) -> L::Value {
     let low = l.bits(31);

@@ -1,24 +1,23 @@
-//! The arithmetic that formulas of elements are written in, on lanes of 32 bits.
+//! Arithmetic on 32-bit lanes, in which the formulas of elementwise functions are written.
 //!
-//! In: a formula, generic over [`Lanes`]. Out: with [`Scalar`], its value, in a loop that the Rust compiler
-//! turns into vector code; with the builder of machine code, the lines that compute it. Always holds: both
-//! have the same bits, except for the bits of NaNs, since each instruction has one meaning, given by
-//! `Scalar`.
+//! In: a formula that is generic over [`Lanes`]. Out: with [`Scalar`], its value, in a loop that the Rust
+//! compiler vectorises; with the builder of machine code, the lines that compute it. Always holds: both give
+//! the same bits, except for those of NaNs, because `Scalar` defines the meaning of each instruction.
 
 use gradloom_core::ir::CompareOp;
 
-/// Functions of two lanes. Shifts are by less than 32.
+/// Functions of two lanes. Shift counts are below 32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BinaryInst {
     Add,
     Sub,
     Mul,
     Div,
-    /// `a < b ? a : b`, so `b` where either is NaN, or both are zero.
+    /// `a < b ? a : b`, which is `b` if either is NaN or both are zero.
     Min,
-    /// `a > b ? a : b`, likewise.
+    /// `a > b ? a : b`, which is `b` if either is NaN or both are zero.
     Max,
-    /// a · 2^b for a whole number b of magnitude 252 at most, rounded once.
+    /// a · 2^b for an integer b of magnitude 252 at most, rounded once.
     Scale,
     And,
     Or,
@@ -43,12 +42,12 @@ pub enum UnaryInst {
     AbsInt,
     FloatOfSigned,
     FloatOfUnsigned,
-    /// Towards zero; `i32::MIN` for what is out of range.
+    /// Conversion towards zero; `i32::MIN` if the number is out of range.
     SignedOfFloat,
-    /// Towards zero; `u32::MAX` for what is out of range.
+    /// Conversion towards zero; `u32::MAX` if the number is out of range.
     UnsignedOfFloat,
     ShiftLeftBy(u8),
-    /// Keeps the sign.
+    /// Arithmetic shift, which keeps the sign.
     ShiftRightBy(u8),
 }
 
@@ -68,7 +67,7 @@ pub enum MaskOp {
     Xor,
     /// True where the two are equal.
     Same,
-    /// The second without the first.
+    /// True where the second is true and the first is not.
     Without,
 }
 
@@ -76,12 +75,12 @@ const SIGN: u32 = 0x8000_0000;
 
 /// Arithmetic on lanes of 32 bits.
 pub trait Lanes {
-    /// 32 bits: an f32, an i32 or a u32, as the function takes it.
+    /// A 32-bit value: an f32, i32 or u32, depending on the function.
     type Value: Copy;
     /// A truth value.
     type Mask: Copy;
 
-    /// Returns these bits in all lanes.
+    /// Returns a value with these bits in all lanes.
     fn bits(&mut self, bits: u32) -> Self::Value;
     fn two(&mut self, op: BinaryInst, a: Self::Value, b: Self::Value) -> Self::Value;
     fn one(&mut self, op: UnaryInst, a: Self::Value) -> Self::Value;
@@ -128,7 +127,7 @@ pub trait Lanes {
         self.two(BinaryInst::And, a, rest)
     }
 
-    /// Returns a magnitude, without a sign, with the sign of another number.
+    /// Returns a magnitude, whose sign bit must be clear, with the sign of another number.
     #[inline(always)]
     fn with_sign(&mut self, magnitude: Self::Value, of: Self::Value) -> Self::Value {
         let sign = self.bits(SIGN);
@@ -136,14 +135,14 @@ pub trait Lanes {
         self.two(BinaryInst::Or, magnitude, sign)
     }
 
-    /// Returns `x < low ? low : x`: NaN stays.
+    /// Returns `x < low ? low : x`, which keeps NaN.
     #[inline(always)]
     fn at_least(&mut self, x: Self::Value, low: f32) -> Self::Value {
         let low = self.float(low);
         self.two(BinaryInst::Max, low, x)
     }
 
-    /// Returns `x > high ? high : x`: NaN stays.
+    /// Returns `x > high ? high : x`, which keeps NaN.
     #[inline(always)]
     fn at_most(&mut self, x: Self::Value, high: f32) -> Self::Value {
         let high = self.float(high);
@@ -151,13 +150,13 @@ pub trait Lanes {
     }
 }
 
-/// One lane, computed at once.
+/// A single lane, computed immediately.
 pub struct Scalar;
 
-/// 1.5·2²³: adding it to a small number rounds that to an integer, which then stands in the low bits.
+/// 1.5·2²³. Adding it to a small number rounds that number to an integer, which is then in the low bits.
 pub const ROUND: f32 = 12_582_912.0;
 
-/// Returns 2^n for -126 <= n <= 127; some number for other n.
+/// Returns 2^n for -126 <= n <= 127, and an unspecified number for other n.
 #[inline(always)]
 fn power_of_two(n: i32) -> f32 {
     f32::from_bits(n.wrapping_add(127).cast_unsigned() << 23)
@@ -184,7 +183,7 @@ impl Lanes for Scalar {
             BinaryInst::Min => if x < y { x } else { y }.to_bits(),
             BinaryInst::Max => if x > y { x } else { y }.to_bits(),
             BinaryInst::Scale => {
-                // In two steps, of which the first is exact: one factor of 2^-252 would be 0.
+                // Takes two steps, of which the first is exact, because a single factor of 2^-252 would be 0.
                 let n = (y + ROUND).to_bits().cast_signed().wrapping_sub(ROUND.to_bits().cast_signed());
                 let half = n >> 1;
                 (x * power_of_two(half) * power_of_two(n.wrapping_sub(half))).to_bits()
@@ -216,13 +215,13 @@ impl Lanes for Scalar {
             UnaryInst::FloatOfUnsigned => (a as f32).to_bits(),
             UnaryInst::SignedOfFloat => {
                 let is_in_range = (-2_147_483_648.0..2_147_483_648.0).contains(&x);
-                // SAFETY: the number is finite and in range. (`as` would be a conversion of each element.)
+                // SAFETY: the number is finite and in range. (`as` would convert one element at a time.)
                 let inside = unsafe { (if is_in_range { x } else { 0.0 }).to_int_unchecked::<i32>() };
                 if is_in_range { inside } else { i32::MIN }.cast_unsigned()
             }
             UnaryInst::UnsignedOfFloat => {
                 let is_in_range = x > -1.0 && x < 4_294_967_296.0;
-                // SAFETY: as above.
+                // SAFETY: the number is finite, and in range once it is truncated.
                 let inside = unsafe { (if is_in_range { x } else { 0.0 }).to_int_unchecked::<u32>() };
                 if is_in_range { inside } else { u32::MAX }
             }

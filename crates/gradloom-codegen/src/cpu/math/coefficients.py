@@ -52,7 +52,7 @@ slope = lambda s: mp.erf(mp.sqrt(s)) / mp.sqrt(s)
 fit("erf SMALL", lambda s: slope(s) - 1, lambda s: 1 / slope(s), 1e-9, 0.92**2, 6)
 fit("erf LARGE", lambda t: mp.log(mp.erfc(t)), lambda t: mp.erfc(t) / mp.erf(t), 0.92, 4.0, 6)
 
-# Of the functions that are made of other ops: gradloom-core/src/ir/elementwise/composite.rs.
+# Functions that are composed of other ops: gradloom-core/src/ir/elementwise/composite.rs.
 arc = lambda s: mp.atan(mp.sqrt(s)) / mp.sqrt(s)
 fit("ATAN", lambda s: (arc(s) - 1) / s, lambda s: s / arc(s), 1e-9, float(mp.tan(mp.pi / 8)) ** 2 * 1.0001, 3)
 arc_sine = lambda s: mp.asin(mp.sqrt(s)) / mp.sqrt(s)

@@ -4,11 +4,11 @@ use super::{exp, polynomial};
 use crate::cpu::lanes::{LaneKind, Lanes};
 use gradloom_core::ir::CompareOp;
 
-/// (erf(x)/x - 1), by x², for |x| <= 0.92; relative error of erf: 0.007 ulp.
+/// Coefficients of (erf(x)/x - 1) in x², for |x| <= 0.92. Relative error of erf: 0.007 ulp.
 const SMALL: [f32; 7] =
     [0.128_379_17, -0.376_126_35, 0.112_836_97, -0.026_859_5, 0.005_201_286, -0.000_814_559_75, 8.382_391e-5];
 
-/// log(1 - erf(x)) for 0.92 <= x <= 4; relative error of erf: 0.026 ulp.
+/// Coefficients of log(1 - erf(x)) for 0.92 <= x <= 4. Relative error of erf: 0.026 ulp.
 const LARGE: [f32; 7] = [
     -0.000_195_674_93,
     -1.127_675_7,
@@ -19,7 +19,8 @@ const LARGE: [f32; 7] = [
     0.000_195_937_3,
 ];
 
-/// Returns 2/sqrt(pi) times the integral of e^(-t²) from 0 to x; error below 2 ulp.
+/// Returns the error function, 2/sqrt(pi) times the integral of e^(-t²) from 0 to x. The error is below 2
+/// ulp.
 #[inline(always)]
 pub fn erf<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     let magnitude = l.magnitude(x);
@@ -27,7 +28,7 @@ pub fn erf<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     let small = polynomial(l, square, SMALL);
     let small = l.mul(x, small);
     let small = l.add(x, small);
-    // From 4 on the result rounds to 1. A comparison with NaN is false, so NaN passes through.
+    // From 4 on, the result rounds to 1. A comparison with NaN is false, so NaN passes through.
     let limited = l.at_most(magnitude, 4.0);
     let large = polynomial(l, limited, LARGE);
     let large = exp(l, large);

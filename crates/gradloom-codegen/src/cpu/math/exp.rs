@@ -1,17 +1,17 @@
-//! exp, expm1, and the two functions that are made of them.
+//! exp and expm1, and tanh and sigmoid, which are computed from them.
 //!
-//! Reduction after Cody and Waite, "Software Manual for the Elementary Functions" (1980), chapter 6: x = n·ln
-//! 2 + r with |r| <= ln(2)/2, with ln 2 in two parts so that n times the first is exact.
+//! The reduction is that of Cody and Waite, "Software Manual for the Elementary Functions" (1980), chapter 6:
+//! x = n·ln 2 + r with |r| <= ln(2)/2, where ln 2 is split into two parts so that n times the first is exact.
 
 use super::{LN_2_HIGH, LN_2_LOW, polynomial, unless_tiny};
 use crate::cpu::lanes::{BinaryInst, LaneKind, Lanes, ROUND};
 use gradloom_core::ir::CompareOp;
 use std::f32::consts::LOG2_E;
 
-/// (e^r - 1 - r) / r² for |r| <= ln(2)/2; relative error of e^r - 1: 0.004 ulp.
+/// Coefficients of (e^r - 1 - r) / r² for |r| <= ln(2)/2. Relative error of e^r - 1: 0.004 ulp.
 const EXPM1: [f32; 6] = [0.5, 0.166_666_66, 0.041_666_36, 0.008_333_39, 0.001_394_066_8, 0.000_198_458_82];
 
-/// Returns n, a whole number, and e^r - 1, where x = n·ln 2 + r; for |x| < 2²¹.
+/// Returns n, an integer, and e^r - 1, where x = n·ln 2 + r, for |x| < 2²¹.
 #[inline(always)]
 fn reduced<L: Lanes>(l: &mut L, x: L::Value) -> (L::Value, L::Value) {
     let [log2_e, round, high, low] = [LOG2_E, ROUND, LN_2_HIGH, LN_2_LOW].map(|v| l.float(v));
@@ -34,10 +34,10 @@ fn one_less_power<L: Lanes>(l: &mut L, n: L::Value) -> L::Value {
     l.sub(one, power)
 }
 
-/// Returns e^x; error below 1.5 ulp.
+/// Returns e^x. The error is below 1.5 ulp.
 #[inline(always)]
 pub fn exp<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
-    // Beyond these limits the result is 0 or infinite, and n stays small enough to scale by.
+    // Beyond these limits, the result is 0 or infinite. They keep n small enough to scale by.
     let x = l.at_least(x, -105.0);
     let x = l.at_most(x, 90.0);
     let (n, p) = reduced(l, x);
@@ -46,26 +46,26 @@ pub fn exp<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     l.two(BinaryInst::Scale, y, n)
 }
 
-/// Returns e^x - 1; error below 2 ulp.
+/// Returns e^x - 1. The error is below 2 ulp.
 #[inline(always)]
 pub fn expm1<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
-    // Below -20 the result rounds to -1.
+    // Below -20, the result rounds to -1.
     let limited = l.at_least(x, -20.0);
     let limited = l.at_most(limited, 90.0);
     let (n, p) = reduced(l, limited);
-    // 2^n (p + 1 - 2^-n); the power of two vanishes beside 1 long before the limit of its argument.
+    // Computes 2^n (p + 1 - 2^-n). For n above this limit, 2^-n is negligible relative to 1.
     let least = l.at_most(n, 100.0);
     let rest = one_less_power(l, least);
     let y = l.add(p, rest);
     let y = l.two(BinaryInst::Scale, y, n);
-    // Keeps the sign of zero, and the argument where it is the result.
+    // Keeps the sign of zero, and returns arguments that equal the result.
     unless_tiny(l, x, y)
 }
 
-/// Returns (e^x - e^-x) / (e^x + e^-x); error below 3.5 ulp.
+/// Returns (e^x - e^-x) / (e^x + e^-x). The error is below 3.5 ulp.
 #[inline(always)]
 pub fn tanh<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
-    // tanh |x| = e / (e + 2) with e = e^(2|x|) - 1. From 10 on the result rounds to 1.
+    // tanh |x| = e / (e + 2) with e = e^(2|x|) - 1. From 10 on, the result rounds to 1.
     let magnitude = l.magnitude(x);
     let limited = l.at_most(magnitude, 10.0);
     let two = l.float(2.0);
@@ -76,15 +76,15 @@ pub fn tanh<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     let e = l.two(BinaryInst::Scale, e, n);
     let divisor = l.add(e, two);
     let y = l.div(e, divisor);
-    // NaN / NaN may be a negative NaN.
+    // A quotient of NaNs may have a negative sign.
     let y = l.magnitude(y);
     l.with_sign(y, x)
 }
 
-/// Returns 1 / (1 + e^-x); error below 3 ulp.
+/// Returns 1 / (1 + e^-x). The error is below 3 ulp.
 #[inline(always)]
 pub fn sigmoid<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
-    // With e^-|x| nothing overflows, and the result is right down to the subnormals.
+    // e^-|x| cannot overflow, and keeps the result accurate down to the subnormals.
     let (one, zero, magnitude) = (l.float(1.0), l.float(0.0), l.magnitude(x));
     let negative = l.negated(magnitude);
     let e = exp(l, negative);

@@ -1,15 +1,15 @@
 //! log and log1p.
 //!
-//! x = 2^n·m with m between sqrt(1/2) and sqrt(2), and log(m) by a polynomial in m - 1, after Moshier,
-//! "Methods and Programs for Mathematical Functions" (1989), chapter 3.
+//! The argument is x = 2^n·m with m between sqrt(1/2) and sqrt(2), and log(m) is a polynomial in m - 1, as in
+//! Moshier, "Methods and Programs for Mathematical Functions" (1989), chapter 3.
 
 use super::{LN_2_HIGH, LN_2_LOW, polynomial, unless_tiny};
 use crate::cpu::lanes::{BinaryInst, LaneKind, Lanes, MaskOp, Scalar, UnaryInst};
 use gradloom_core::ir::CompareOp;
 use std::f32::consts::FRAC_1_SQRT_2;
 
-/// (log(1 + f) - f + f²/2) / f³ for sqrt(1/2) <= 1 + f <= sqrt(2); relative error of the logarithm: 0.013
-/// ulp.
+/// Coefficients of (log(1 + f) - f + f²/2) / f³ for sqrt(1/2) <= 1 + f <= sqrt(2). Relative error of the
+/// logarithm: 0.013 ulp.
 const LOG1P: [f32; 9] = [
     0.333_333_13,
     -0.250_000_1,
@@ -22,11 +22,11 @@ const LOG1P: [f32; 9] = [
     0.067_466_38,
 ];
 
-/// Returns log(2^n·(1 + f)) + `correction` for a whole number n, sqrt(1/2) <= 1 + f <= sqrt(2) and a small
+/// Returns log(2^n·(1 + f)) + `correction` for an integer n, sqrt(1/2) <= 1 + f <= sqrt(2), and a small
 /// correction.
 #[inline(always)]
 fn log_of_parts<L: Lanes>(l: &mut L, n: L::Value, f: L::Value, correction: L::Value) -> L::Value {
-    // From the smallest term to the largest; n·LN_2_HIGH is exact.
+    // Adds the terms from the smallest to the largest. n·LN_2_HIGH is exact.
     let square = l.mul(f, f);
     let (half, high, low) = (l.float(0.5), l.float(LN_2_HIGH), l.float(LN_2_LOW));
     let (cube, tail) = (l.mul(f, square), polynomial(l, f, LOG1P));
@@ -40,8 +40,8 @@ fn log_of_parts<L: Lanes>(l: &mut L, n: L::Value, f: L::Value, correction: L::Va
     l.add(sum, high)
 }
 
-/// Returns n, an i32, and f, where x = 2^n·(1 + f) with sqrt(1/2) <= 1 + f <= sqrt(2), for normal, finite x
-/// > 0.
+/// Returns n, an i32, and f, where x = 2^n·(1 + f) with sqrt(1/2) <= 1 + f <= sqrt(2), for normal, finite and
+/// positive x.
 #[inline(always)]
 fn parts<L: Lanes>(l: &mut L, x: L::Value) -> (L::Value, L::Value) {
     let (root, one) = (l.float(FRAC_1_SQRT_2), l.float(1.0));
@@ -52,7 +52,7 @@ fn parts<L: Lanes>(l: &mut L, x: L::Value) -> (L::Value, L::Value) {
     (n, l.sub(m, one))
 }
 
-/// Returns the logarithm's value at the ends of its domain, `inside` between them.
+/// Returns `inside` if x is positive and finite, else the value of the logarithm at x.
 #[inline(always)]
 fn with_ends<L: Lanes>(l: &mut L, x: L::Value, inside: L::Value) -> L::Value {
     let (zero, infinity) = (l.float(0.0), l.float(f32::INFINITY));
@@ -67,7 +67,7 @@ fn with_ends<L: Lanes>(l: &mut L, x: L::Value, inside: L::Value) -> L::Value {
     l.select(is_inside, inside, outside)
 }
 
-/// Returns the natural logarithm; error below 2 ulp.
+/// Returns the natural logarithm. The error is below 2 ulp.
 #[inline(always)]
 pub fn log<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     let (least, factor, zero) = (l.float(f32::MIN_POSITIVE), l.float(8_388_608.0), l.float(0.0));
@@ -83,12 +83,13 @@ pub fn log<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     with_ends(l, x, inside)
 }
 
-/// Returns log(1 + x); error below 2 ulp.
+/// Returns log(1 + x). The error is below 2 ulp.
 #[inline(always)]
 pub fn log1p<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     let (one, two) = (l.float(1.0), l.float(2.0));
     let u = l.add(one, x);
-    // What rounding 1 + x lost, which shifts the logarithm by lost / u (as in FreeBSD's s_log1p.c).
+    // Computes the rounding error of 1 + x, which shifts the logarithm by lost / u (as in FreeBSD's
+    // s_log1p.c).
     let (of_large, of_small) = (l.sub(u, x), l.sub(u, one));
     let (of_large, of_small) = (l.sub(one, of_large), l.sub(x, of_small));
     let large = l.compare(CompareOp::Ge, LaneKind::Float, u, two);
@@ -101,14 +102,14 @@ pub fn log1p<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     unless_tiny(l, x, y)
 }
 
-/// sqrt(1/2) · 2³², with the bits of an f32.
+/// sqrt(1/2) · 2³², rounded to the precision of an f32.
 const CLOSE: u32 = 0xb504_f300;
 
-/// Returns the logarithm of (word + 1/2) / 2³², the middle of one of 2³² equal parts of the unit interval;
-/// error below 2 ulp, also where the logarithm is close to 0.
+/// Returns the logarithm of (word + 1/2) / 2³², the middle of one of 2³² equal parts of the unit interval.
+/// The error is below 2 ulp, even where the logarithm is close to 0.
 #[inline(always)]
 pub fn log_of_part(word: u32) -> f32 {
-    // From sqrt(1/2) on the distance to 1, which the f32 next to a number close to 1 would not hold.
+    // From sqrt(1/2) on, uses the distance to 1, because an f32 close to 1 could not represent it.
     let close = word >= CLOSE;
     let distance = (if close { !word } else { word }) as f32 + 0.5;
     let (n, f) = parts(&mut Scalar, distance.to_bits());

@@ -1,12 +1,12 @@
 //! Transcendental functions of f32 as formulas over [`Lanes`], for loops and for machine code alike.
 //!
-//! In: any f32, subnormals, infinities and NaN included. Out: the function's value with the error that each
-//! function states, in units in the last place (ulp) of the exact result; special values as C17 Annex F has
-//! them. Always holds: no branches, no tables and no fused multiply-add, so that a loop over these functions
-//! vectorises and every instruction set gives the same bits. The runtime's tests check the bounds against
-//! float64.
+//! In: any f32, including subnormals, infinities and NaN. Out: the function's value with the error that each
+//! function documents, in units in the last place (ulp) of the exact result. Special values follow C17 Annex
+//! F. Always holds: the formulas have no branches, tables or fused multiply-adds, so that a loop over them
+//! vectorises and every instruction set gives the same bits. The runtime's tests check the error bounds
+//! against float64.
 //!
-//! The polynomials are weighted minimax fits of our own (`coefficients.py`); reductions cite their sources.
+//! The polynomials are our own weighted minimax fits (`coefficients.py`). Reductions cite their sources.
 
 use super::lanes::{LaneKind, Lanes};
 use gradloom_core::ir::CompareOp;
@@ -19,10 +19,9 @@ pub use erf::*;
 pub use exp::*;
 pub use log::*;
 
-/// The high part of ln 2, whose 9 significant bits leave room for an exact product with any exponent of an
-/// f32.
+/// High part of ln 2, whose 9 significant bits leave room for an exact product with any exponent of an f32.
 const LN_2_HIGH: f32 = 355.0 / 512.0;
-/// ln 2 less [`LN_2_HIGH`].
+/// Low part of ln 2: ln 2 less [`LN_2_HIGH`].
 const LN_2_LOW: f32 = -2.121_944_4e-4;
 
 /// Returns `c[0] + c[1]·x + c[2]·x² + ..`, by Horner's rule.
@@ -36,7 +35,7 @@ pub fn polynomial<L: Lanes, const N: usize>(l: &mut L, x: L::Value, c: [f32; N])
     sum
 }
 
-/// Returns the argument where it is so small that the result is the same, else the result.
+/// Returns `x` if it is so small that the result equals it, else `y`.
 #[inline(always)]
 fn unless_tiny<L: Lanes>(l: &mut L, x: L::Value, y: L::Value) -> L::Value {
     let (magnitude, tiny) = (l.magnitude(x), l.float(1e-8));
