@@ -1,24 +1,26 @@
-//! Blocks and tasks that attention is split into, and the scratch that a thread needs for them.
+//! Blocks and tasks that attention is split into, and the scratch memory of a thread.
 //!
-//! In: the shapes of an attention. Out: block sizes and scratch sections, both functions of shapes alone;
-//! only the number of copies of the scratch depends on the number of threads.
+//! In: the shapes of an attention. Out: block sizes and sections of scratch, which depend on shapes alone.
+//! Only the number of copies of the scratch depends on the number of threads.
 
 use gradloom_core::ir::{AttentionSpec, Graph, Op, OpKind, Shape};
 
-/// Query rows that the kernels take together, at most: the height of the tallest micro-kernel.
+/// Maximum number of query rows that the kernels process together: the height of the tallest micro-kernel.
 pub const STRIP: usize = 12;
-/// The widest vector register, in floats: packed panels are padded to a multiple of it at most.
+/// Number of floats of the widest vector register. Packed panels are padded to a multiple of at most this
+/// number.
 const WIDEST: usize = 16;
-/// Tasks that the forward pass is split into where there are enough queries: enough to balance a few threads.
+/// Number of tasks of the forward pass if there are enough queries, which suffices to balance a few threads.
 const TASKS: usize = 16;
-/// Least queries of a task when heads alone do not give enough tasks: each task packs all keys and values.
+/// Minimum number of queries of a task if there are fewer heads than tasks. Each task packs all keys and
+/// values.
 const LEAST_QUERIES: usize = 96;
-/// Most query rows (of all heads of a group) of one task.
+/// Maximum number of query rows (of all heads of a group) of one task.
 const MOST_ROWS: usize = 1024;
-/// Bytes of packed keys and values of one block: half of a small second-level cache.
+/// Size of the packed keys and values of one block, in bytes: half of a small second-level cache.
 const PACKED: usize = 128 * 1024;
-/// Query rows and keys of a block of the backward pass: two matrices of scores stay in the cache with the
-/// packed operands.
+/// Number of query rows and of keys of a block of the backward pass. Two matrices of scores stay in the cache
+/// with the packed operands.
 const BACKWARD_QUERIES: usize = 4 * STRIP;
 const BACKWARD_KEYS: usize = 128;
 
@@ -28,17 +30,17 @@ const BACKWARD_KEYS: usize = 128;
 pub struct AttentionShape {
     pub batch: usize,
     pub heads: usize,
-    /// Heads of the keys and values; divides `heads`.
+    /// Number of heads of the keys and values, a divisor of `heads`.
     pub kv_heads: usize,
     pub queries: usize,
-    /// Keys of a sequence; with a block table, those that it has room for.
+    /// Number of keys of a sequence; with a block table, the number of keys that it has room for.
     pub keys: usize,
     pub depth: usize,
     pub value_depth: usize,
 }
 
 impl AttentionShape {
-    /// Creates the shape from those of q, k, v and the block table, if there is one.
+    /// Creates the shape from the shapes of q, k, v and the block table, if any.
     pub fn new(q: &Shape, k: &Shape, v: &Shape, table: Option<&Shape>) -> Self {
         Self {
             batch: q[0],
@@ -56,7 +58,7 @@ impl AttentionShape {
         self.heads / self.kv_heads.max(1)
     }
 
-    /// Returns the number of queries of one task of the forward pass, of each head of a group.
+    /// Returns the number of queries per head of a group in one task of the forward pass.
     pub fn forward_queries(&self) -> usize {
         let heads = self.batch * self.kv_heads;
         let split = TASKS.div_ceil(heads.max(1));
@@ -85,8 +87,8 @@ impl AttentionShape {
         BACKWARD_KEYS.min(self.keys.max(1)).next_multiple_of(WIDEST)
     }
 
-    /// Lengths in floats of one thread's scratch in the forward pass, each a multiple of a cache line:
-    /// transposed keys, values, a strip of scores, maxima and sums of the task's rows.
+    /// Returns the lengths in floats of one thread's scratch sections in the forward pass, each a multiple of
+    /// a cache line: transposed keys, values, a strip of scores, and the maxima and sums of the task's rows.
     pub fn forward_sections(&self) -> [usize; 5] {
         let keys = self.forward_keys();
         let rows = self.group() * self.forward_queries();
@@ -94,9 +96,9 @@ impl AttentionShape {
         [keys * self.depth, keys * value_depth, STRIP * keys, rows, rows].map(line)
     }
 
-    /// Lengths in floats of one thread's scratch in the backward pass: transposed keys, transposed values,
-    /// keys, queries, cotangents, probabilities, cotangents of the scores, and the rows' sums of cotangent
-    /// times output.
+    /// Returns the lengths in floats of one thread's scratch sections in the backward pass: transposed keys,
+    /// transposed values, keys, queries, cotangents, probabilities, cotangents of the scores, and the rows'
+    /// sums of cotangent times output.
     pub fn backward_sections(&self) -> [usize; 8] {
         let (queries, keys) = (self.backward_queries(), self.backward_keys());
         let (depth, value_depth) =

@@ -1,7 +1,7 @@
-//! Plan of a product with its epilogue: its blocks, the place of raw products, and the scratch.
+//! Plan of a product with its epilogue: blocks, the destination of the raw product, and scratch memory.
 //!
-//! In: a `Dot` or [`Kernel::Dot`] with its operands and results. Out: a [`DotPlan`], from which both the
-//! launch's workspace and the kernel follow. Always holds: only [`DotPlan::workspace`] knows a number of
+//! In: a `Dot` or [`Kernel::Dot`] with its operands and results. Out: a [`DotPlan`], which determines both
+//! the launch's workspace and the kernel. Always holds: only [`DotPlan::workspace`] depends on the number of
 //! threads.
 
 use super::{DotSchedule, DotTask, FEW_ROWS, column_partials};
@@ -10,43 +10,45 @@ use gradloom_core::ir::{BLOCK, BlockFormat, DType, DotAxes, OpKind};
 use gradloom_core::kernel::{Access, Body, Kernel, Level, NodeKind, Store};
 use std::ops::Range;
 
-/// Contracted indices that are taken together, at most: a panel of two vectors of columns fits a first-level
-/// cache, or almost.
+/// Maximum number of contracted indices that are processed together. A panel of two vectors of columns then
+/// fits, or almost fits, a first-level cache.
 const DEPTH_BLOCK: usize = 256;
-/// The same of a packed right operand: longer, because the whole task is done with one block before the next
-/// is packed.
+/// The same for a packed right operand. It is larger because a task is done with one block before it packs
+/// the next.
 const PACKED_DEPTH_BLOCK: usize = 384;
-/// Rows that are taken through all columns of a task before the next: with [`DEPTH_BLOCK`], a part of a
-/// second-level cache.
+/// Number of rows that are processed with all columns of a task before the next rows. With [`DEPTH_BLOCK`],
+/// they take a part of a second-level cache.
 const ROW_BLOCK: usize = 8 * super::STRIP;
-/// A right operand whose rows are contiguous is not packed if they are no further apart than this, in
-/// elements: then neither the first-level cache's sets nor the pages' addresses run out.
+/// Maximum distance between the contiguous rows of a right operand that is not packed, in elements. Larger
+/// strides would exhaust the sets of the first-level cache and the TLB.
 const IN_PLACE_STRIDE: usize = 4096;
-/// Rows of a task, at most, for which packing the right operand costs more than it saves in any case, if
-/// its rows are contiguous.
+/// Maximum number of rows of a task for which packing a right operand with contiguous rows always costs more
+/// than it saves.
 pub(super) const IN_PLACE_ROWS: usize = 48;
-/// Rows whose products with an element take as long as packing it where its neighbours are scattered.
+/// Number of rows whose products with an element take as long as packing the element, if its neighbours are
+/// scattered.
 const ROWS_PER_PACKED: usize = 16;
-/// Elements of the product that one task adds up when sums were split.
+/// Number of elements of the product that one task adds up if sums were split.
 const SUM_CHUNK: usize = 16 * 1024;
-/// Sections of the scratch start on cache lines (of the widest vectors, in floats).
+/// Alignment of scratch sections, in floats: a cache line, which holds one of the widest vectors.
 const LINE: usize = 16;
 
-/// Layout of a right operand in memory. Strides of the problem count its elements, or bytes of blocks.
+/// Format of a right operand in memory. Strides of the problem count its elements, or the bytes of its
+/// blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// As it is multiplied.
+    /// f32 elements, which need no conversion.
     F32,
-    /// 16 bits, which become f32 on the way.
+    /// f16 elements, which are converted to f32 when they are read.
     F16,
-    /// The same.
+    /// bf16 elements, which are converted to f32 when they are read.
     Bf16,
-    /// Blocks along the contracted index, one behind the other.
+    /// Consecutive blocks along the contracted index.
     Blocks(BlockFormat),
 }
 
 impl Form {
-    /// Returns the form of an operand that is f32 or is read as it is stored.
+    /// Returns the format of a right operand.
     pub fn of(access: &Access) -> Self {
         match (access.blocks, access.dtype) {
             (Some(format), _) => Form::Blocks(format),
@@ -60,30 +62,32 @@ impl Form {
 /// Plan of the computation of a product.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DotPlan {
-    /// The product; one with a single column is taken as its transpose, with a single row.
+    /// The product. One with a single column is computed as its transpose, which has a single row.
     pub problem: DotProblem,
     /// True if `problem` is the transpose of the launch's product.
     pub transposed: bool,
-    /// Layout of the right operand in memory.
+    /// Format of the right operand in memory.
     pub form: Form,
-    /// Its blocks.
+    /// Split of the product into tasks.
     pub schedule: DotSchedule,
-    /// The write that takes the raw product, if one may.
+    /// Index of the write that holds the raw product, if one can.
     pub direct: Option<usize>,
-    /// True if the right operand is packed. The left one never is: its elements are read one at a time.
+    /// True if the right operand is packed. The left one never is, because its elements are read one at a
+    /// time.
     pub packs_right: bool,
-    /// Position of the right operand's elements, if its indices take several strides. In place, its columns
-    /// are then read in runs of neighbours.
+    /// Positions of the right operand's elements, if its indices have several strides. If the operand is not
+    /// packed, its columns are read in runs of neighbours.
     pub stepped: Option<SteppedView>,
-    /// True if the epilogue is more than to write the product down.
+    /// True if the epilogue does more than store the product.
     pub has_epilogue: bool,
-    /// Bytes of the epilogue's partial results of one panel of rows.
+    /// Size of the epilogue's partial results for one panel of rows, in bytes.
     pub partials: usize,
 }
 
 impl DotPlan {
-    /// Creates the plan of a launch, by its parts, or `None` if its kernel is no product or an operand must
-    /// be copied first (see [`dot_copies`](crate::product::dot_copies)).
+    /// Creates the plan of a launch from its kernel, operands, results and possible aliases. Returns `None`
+    /// if the kernel is no product or an operand must be copied first (see
+    /// [`dot_copies`](crate::product::dot_copies)).
     pub fn new(
         kernel: &Kernel,
         reads: &[Access],
@@ -105,14 +109,14 @@ impl DotPlan {
             return None;
         }
         if let Form::Blocks(format) = form {
-            // Kernels go from block to block without looking.
+            // Kernels advance from block to block without checks.
             let bytes = axes.rhs_contract.iter().map(|&axis| rhs.shape[axis]).product();
             let whole = reads[1].dtype == DType::U8 && problem.rhs.contract_stride == 1;
             if !whole || format.bytes_of(problem.k) != Some(bytes) {
                 return None;
             }
         }
-        // The left operand is read as f32.
+        // The transpose has this operand on the left, where elements are read as f32.
         let transposed = problem.n == 1 && problem.m > 1 && stepped.is_none() && form == Form::F32;
         let problem = if transposed { problem.transposed() } else { problem };
         let by_position = |body: &Body| {
@@ -163,12 +167,13 @@ impl DotPlan {
         (m * k + k * n) * size_of::<f32>()
     }
 
-    /// Returns the number of rows that a task takes through all its columns before the next.
+    /// Returns the number of rows that a task processes with all its columns before the next rows.
     pub fn row_block(&self) -> usize {
         ROW_BLOCK
     }
 
-    /// Returns the number of contracted indices of a task that are taken together; the last may be fewer.
+    /// Returns the number of contracted indices that a task processes together. The last block may be
+    /// shorter.
     pub fn depth_block(&self) -> usize {
         let [_, _, _, depth] = self.schedule.largest_task();
         let most = if self.packs_right { PACKED_DEPTH_BLOCK } else { DEPTH_BLOCK };
@@ -176,13 +181,13 @@ impl DotPlan {
         if matches!(self.form, Form::Blocks(_)) { block.next_multiple_of(BLOCK) } else { block }
     }
 
-    /// Returns true if a task takes all of its rows through a block of contracted indices before the next
-    /// block; otherwise it takes each block of rows through all contracted indices.
+    /// Returns true if a task processes all of its rows with one block of contracted indices before the next
+    /// block. Otherwise, it processes each block of rows with all contracted indices.
     pub fn depth_first(&self) -> bool {
         self.packs_right && self.depth_block() < self.schedule.largest_task()[3]
     }
 
-    /// Returns the panel of rows that a task belongs to, for the epilogue's partial results.
+    /// Returns the index of a task's panel of rows, for the epilogue's partial results.
     pub fn panel(&self, index: usize) -> usize {
         self.schedule.panel(index, self.transposed)
     }
@@ -192,15 +197,15 @@ impl DotPlan {
         self.schedule.panels(self.transposed).max(1)
     }
 
-    /// Returns the rough cost of a task, in nanoseconds of one core.
+    /// Returns the approximate cost of a task, in nanoseconds of one core.
     pub fn task_cost(&self) -> usize {
         let [products, rows, columns, depth] = self.schedule.largest_task();
         let touched = rows * depth + depth * columns + rows * columns;
         100 + products * (rows * columns * depth / 64 + touched / 8)
     }
 
-    /// Returns the rows of the whole product (all products of a batch below each other) that task `index`
-    /// of the second phase adds up, when sums were split.
+    /// Returns the rows of the whole product (with all products of a batch below each other) that task
+    /// `index` of the second phase adds up if sums were split.
     pub fn sum_rows(&self, index: usize) -> Range<usize> {
         let (rows, _) = self.positions();
         let chunk = self.sum_chunk();
@@ -223,8 +228,7 @@ impl DotPlan {
         (self.problem.batch_count() * rows, columns)
     }
 
-    /// Returns the number of bytes of the parts of split sums: all of them, or all but the first if that
-    /// goes to a write.
+    /// Returns the number of bytes of the parts of split sums, without the first part if a write holds it.
     pub fn parts_bytes(&self) -> usize {
         match self.schedule.parts() {
             1 => 0,
@@ -242,7 +246,8 @@ impl DotPlan {
         self.partials * self.panels()
     }
 
-    /// Lengths in floats of one thread's scratch: packed right operand, raw product.
+    /// Returns the lengths in floats of one thread's scratch sections: the packed right operand and the raw
+    /// product.
     pub fn sections(&self) -> [usize; 2] {
         let [_, rows, columns, _] = self.schedule.largest_task();
         let columns = columns.next_multiple_of(LINE);
@@ -276,7 +281,7 @@ impl DotPlan {
 /// Returns the number of bytes of scratch that a product needs on this many threads.
 ///
 /// # Panics
-/// When the kernel is no product, or an operand must be copied first.
+/// If the kernel is no product, or an operand must be copied first.
 pub fn dot_workspace(
     kernel: &Kernel,
     reads: &[Access],
@@ -288,16 +293,16 @@ pub fn dot_workspace(
     plan.expect("the operands of a product were copied to fit").workspace(threads)
 }
 
-/// Returns true if columns lie in runs of neighbours that fill most of the widest vectors: the empty lanes
-/// cost less than packing the columns would for so many rows.
+/// Returns true if columns lie in runs of neighbours that fill most of the widest vectors, so that the empty
+/// lanes cost less than packing the columns would for this many rows.
 fn has_long_runs(steps: &SteppedView, rows: usize) -> bool {
     let Some(&(run, 1)) = steps.free.last() else { return false };
     let empty = run.next_multiple_of(LINE) - run;
     empty < run && empty * rows <= ROWS_PER_PACKED * run
 }
 
-/// Returns a result that can hold the raw product until the epilogue overwrites it: of the right type and
-/// size, and never in a read's place.
+/// Returns a result that can hold the raw product until the epilogue overwrites it: one of the right type and
+/// size that does not overwrite an operand.
 fn direct_write(body: &Body, writes: &[Access], free: impl Fn(usize) -> bool) -> Option<usize> {
     body.stores.iter().find_map(|store| match *store {
         Store::Value { node, level: Level::Element, write }
@@ -309,7 +314,7 @@ fn direct_write(body: &Body, writes: &[Access], free: impl Fn(usize) -> bool) ->
     })
 }
 
-/// Returns true if the body only writes the product down.
+/// Returns true if the body only stores the product.
 fn is_identity(body: &Body) -> bool {
     matches!(body.stores[..], [Store::Value { node, level: Level::Element, .. }]
         if body.node(node).kind == NodeKind::Accumulator)

@@ -1,63 +1,65 @@
 //! Split of a product into tasks for threads.
 //!
-//! In: a [`DotProblem`]. Out: a [`DotSchedule`], a list of blocks that one thread each computes. Always: the
-//! split is a function of the problem alone, so that results do not depend on the number of threads.
+//! In: a [`DotProblem`]. Out: a [`DotSchedule`], a list of blocks, each of which is computed by one thread.
+//! Always holds: the split is a function of the problem alone, so results do not depend on the number of
+//! threads.
 //!
 //! A task packs its columns of the right operand, so each panel of rows packs them again. Hence columns are
-//! split first, and rows only as far as there are enough of them to pay for that.
+//! split first, and rows only if there are enough of them to pay for that.
 
 use super::STRIP;
 use crate::product::DotProblem;
 use std::ops::Range;
 
-/// Tasks that a large problem is split into at least: enough to balance a few threads that are not equally
-/// fast.
+/// Minimum number of tasks of a large problem: enough to balance a few threads of different speeds.
 const TASKS: usize = 16;
-/// Work that is worth a task of its own, in floating-point operations: some 20 microseconds.
+/// Minimum work of a task, in floating-point operations: about 20 microseconds.
 const TASK_WORK: f64 = 4e6;
-/// Cost of touching one element, in floating-point operations. Decides for matrix-vector products, which
-/// are bound by memory.
+/// Cost of reading or writing an element, in floating-point operations. It dominates in matrix-vector
+/// products, which are memory-bound.
 const WORK_PER_ELEMENT: f64 = 40.0;
-/// Columns are split at multiples of this: two of the widest vectors.
+/// Unit in which columns are split: two of the widest vectors.
 const COLUMN_UNIT: usize = 32;
-/// Rows are split at multiples of this: the height of the tallest micro-kernel.
+/// Unit in which rows are split: the height of the tallest micro-kernel.
 const ROW_UNIT: usize = STRIP;
-/// Most columns of a task; their packed panel, with the rows of a [depth block](super::DotPlan::depth_block),
-/// fits a second-level cache.
+/// Maximum number of columns of a task. Their packed panel, with the rows of a [depth
+/// block](super::DotPlan::depth_block), fits a second-level cache.
 const MOST_COLUMNS: usize = 256;
-/// Most rows of a task.
+/// Maximum number of rows of a task.
 const MOST_ROWS: usize = 528;
-/// Least rows of a task where rows are split, and the same where every task has to transpose its columns of
-/// the right operand.
+/// Minimum number of rows of a task if rows are split, and the same if every task has to transpose its
+/// columns of the right operand.
 const LEAST_ROWS: usize = 96;
 const LEAST_ROWS_OF_TRANSPOSED: usize = 256;
-/// Rows, at most, of a product that is bound by reading the right operand, which wants long runs.
+/// Maximum number of rows of a product that is bound by reading the right operand, which is fastest in long
+/// runs.
 pub const FEW_ROWS: usize = 4;
-/// Most columns of a task with few rows.
+/// Maximum number of columns of a task with few rows.
 const MOST_COLUMNS_OF_FEW_ROWS: usize = 4096;
-/// Shortest part of a split sum.
+/// Minimum length of a part of a split sum.
 const LEAST_DEPTH: usize = 512;
-/// The same with few rows, and how many parts there are at most: adding them up takes one thread.
+/// The same with few rows, and the maximum number of parts, which is low because a single thread adds them
+/// up.
 const LEAST_DEPTH_OF_FEW_ROWS: usize = 64;
 const MOST_PARTS_OF_FEW_ROWS: usize = 8;
 
-/// One thread's share of a [`DotProblem`].
+/// The part of a [`DotProblem`] that one thread computes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DotTask {
-    /// Products of the batch.
+    /// Range of products of the batch.
     pub products: Range<usize>,
-    /// Rows of each product.
+    /// Range of rows of each product.
     pub rows: Range<usize>,
-    /// Columns of each product.
+    /// Range of columns of each product.
     pub columns: Range<usize>,
-    /// Part of a split sum: part 0 goes to the result, the others to the workspace.
+    /// Index of the part of a split sum. Part 0 goes to the result, the others to the workspace.
     pub part: usize,
-    /// The contracted indices of that part.
+    /// Range of the contracted indices of that part.
     pub depth: Range<usize>,
 }
 
-/// Split of a [`DotProblem`]: into groups of products, then panels of rows and of columns, then parts of
-/// the sums.
+/// Split of a [`DotProblem`] into groups of products, then panels of rows and of columns, then parts of the
+/// sums.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DotSchedule {
     products: Split,
@@ -66,7 +68,7 @@ pub struct DotSchedule {
     depth: Split,
 }
 
-/// `extent` indices in pieces of `size`, the last of which may be shorter.
+/// Split of `extent` indices into pieces of `size`, the last of which may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Split {
     extent: usize,
@@ -74,7 +76,7 @@ struct Split {
 }
 
 impl Split {
-    /// Splits an extent into about `pieces` equal pieces, of a size that is a multiple of `unit`.
+    /// Splits an extent into about `pieces` equal pieces whose size is a multiple of `unit`.
     fn new(extent: usize, pieces: usize, unit: usize) -> Self {
         Self { extent, size: extent.div_ceil(pieces.max(1)).next_multiple_of(unit).max(1) }
     }
@@ -89,7 +91,7 @@ impl Split {
 }
 
 impl DotSchedule {
-    /// The split of a problem; sums are split only if they `may` be.
+    /// Creates the split of a problem. Sums are only split if `may_split_sums` is true.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -104,9 +106,9 @@ impl DotSchedule {
         let panels = wanted.div_ceil(products.max(1));
 
         let most_columns = if m <= FEW_ROWS { MOST_COLUMNS_OF_FEW_ROWS } else { MOST_COLUMNS };
-        // Rows of the right operand are read from end to end, so that memory sees one long run.
+        // Reads rows of the right operand from end to end, so that memory is read in one long run.
         let long_runs = m <= FEW_ROWS && problem.rhs.free_stride == 1 && may_split_sums;
-        // Rows first, as far as they go; columns for the rest.
+        // Splits columns so that there are enough panels with the minimum number of row pieces.
         let least_row_pieces = m.div_ceil(MOST_ROWS).max(1);
         let column_pieces = match long_runs {
             true => n.div_ceil(most_columns),
@@ -134,28 +136,28 @@ impl DotSchedule {
         }
     }
 
-    /// Returns the number of tasks; 0 when there is nothing to write.
+    /// Returns the number of tasks; 0 if there is nothing to write.
     pub fn tasks(&self) -> usize {
         self.products.pieces() * self.rows.pieces() * self.columns.pieces() * self.parts()
     }
 
-    /// Returns the number of parts of each sum: 1 unless sums are split. An empty sum has one part, of no
-    /// depth.
+    /// Returns the number of parts of each sum: 1 unless sums are split. An empty sum has one part of depth
+    /// 0.
     pub fn parts(&self) -> usize {
         self.depth.pieces().max(1)
     }
 
-    /// Returns the products, rows, columns and depth of the largest task.
+    /// Returns the number of products, rows, columns and contracted indices of the largest task.
     pub fn largest_task(&self) -> [usize; 4] {
         [self.products, self.rows, self.columns, self.depth].map(|split| split.size.min(split.extent))
     }
 
-    /// Returns the number of groups of tasks that share rows, or, of a `transposed` product, columns.
+    /// Returns the number of groups of tasks that share rows, or columns if the product is `transposed`.
     pub fn panels(&self, transposed: bool) -> usize {
         self.products.pieces() * if transposed { self.columns } else { self.rows }.pieces()
     }
 
-    /// Returns the group of a task.
+    /// Returns the index of the group of a task.
     pub fn panel(&self, index: usize, transposed: bool) -> usize {
         let (index, rows) = (index / self.rows.pieces(), index % self.rows.pieces());
         let (index, columns) = (index / self.columns.pieces(), index % self.columns.pieces());
@@ -166,7 +168,7 @@ impl DotSchedule {
         }
     }
 
-    /// Returns the task with this index, below [`DotSchedule::tasks`].
+    /// Returns the task with this index, which must be below [`DotSchedule::tasks`].
     pub fn task(&self, index: usize) -> DotTask {
         let (index, rows) = (index / self.rows.pieces(), index % self.rows.pieces());
         let (index, columns) = (index / self.columns.pieces(), index % self.columns.pieces());
@@ -231,14 +233,14 @@ mod tests {
         };
         // Too small to wake a thread for.
         assert_eq!(tasks(1, [8, 8, 8], false, false), (1, 1));
-        // Columns alone.
+        // Split by columns alone.
         assert_eq!(tasks(1, [1024, 1024, 1024], false, false), (16, 1));
-        // A small gradient of a weight: blocks first, then the sum.
+        // Small gradients of weights are split into blocks first, then along the sum.
         assert_eq!(tasks(1, [128, 128, 1024], true, false).1, 2);
         assert_eq!(tasks(1, [32, 32, 8192], true, false), (9, 9));
-        // Small products in a batch: several to a task.
+        // Each task computes several of the small products of a batch.
         assert_eq!(tasks(1000, [16, 16, 16], false, false), (9, 1));
-        // A product of one row is split at columns, where these are contiguous, or else by the sum.
+        // A product of one row is split by columns if these are contiguous, else along the sum.
         assert_eq!(tasks(1, [1, 50257, 768], false, true), (16, 1));
         assert_eq!(tasks(1, [1, 3072, 768], false, false), (8, 8));
         assert_eq!(tasks(1, [1, 768, 64], false, false), (1, 1));

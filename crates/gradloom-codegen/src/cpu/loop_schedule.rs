@@ -1,30 +1,30 @@
-//! Split of a fused loop into tasks, and the scratch for what its tasks leave to each other.
+//! Split of a fused loop into tasks, and the scratch for their partial results.
 //!
-//! In: a [`Body`]. Out: a [`LoopSchedule`], which cuts its positions into rectangles that one thread each
-//! computes. Always holds: everything is a function of the body alone; rows stay whole where they are
-//! reduced; columns that are reduced are cut into at most [`COLUMN_PARTS`] ranges of rows, whose partial
+//! In: a [`Body`]. Out: a [`LoopSchedule`], which cuts its positions into rectangles, each of which is
+//! computed by one thread. Always holds: everything is a function of the body alone. Rows stay whole if they
+//! are reduced. Columns that are reduced are cut into at most [`COLUMN_PARTS`] ranges of rows, whose partial
 //! results are combined in order.
 
 use gradloom_core::ir::{CostClass, DType, ReduceOp};
 use gradloom_core::kernel::{Body, Level, NodeKind, Store};
 use std::ops::Range;
 
-/// Most ranges of rows where [`Store::ColumnReduce`] combines them.
+/// Maximum number of ranges of rows if [`Store::ColumnReduce`] combines them.
 const COLUMN_PARTS: usize = 16;
-/// Most tasks: enough to balance the threads of a large machine.
+/// Maximum number of tasks: enough to balance the threads of a large machine.
 const TASKS: usize = 64;
-/// Nanoseconds of one core that are worth a task.
+/// Minimum cost of a task, in nanoseconds of one core.
 const TASK_COST: usize = 16_000;
-/// Columns of a task are a multiple of this: some cache lines.
+/// Unit in which columns are split: some cache lines.
 const COLUMN_UNIT: usize = 256;
-/// Partial results start on a cache line.
+/// Alignment of partial results, in bytes: a cache line.
 const LINE: usize = 64;
-/// Rows whose sums of columns are added up in f32. The sums of more rows are totals in f64, which lose
-/// nothing that shows in a float: a sum of positive numbers is off by at most 1e-6 of it, whatever their
-/// number.
+/// Maximum number of rows whose sums of columns are accumulated in f32. Sums of more rows have totals in f64,
+/// which lose nothing that is visible in f32: a sum of positive numbers has a relative error of at most 1e-6,
+/// regardless of their number.
 pub const LEAF_ROWS: usize = 32;
 
-/// The split of a fused loop: pieces of rows, times pieces of columns.
+/// Split of a fused loop into pieces of rows and pieces of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopSchedule {
     rows: usize,
@@ -35,7 +35,7 @@ pub struct LoopSchedule {
 }
 
 impl LoopSchedule {
-    /// The split of a body.
+    /// Creates the split of a body.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -48,7 +48,7 @@ impl LoopSchedule {
         let wanted = (total / TASK_COST).clamp(1, TASKS);
         let reduces_columns = body.stores.iter().any(|store| matches!(store, Store::ColumnReduce { .. }));
         let row_pieces = wanted.min(rows).min(if reduces_columns { COLUMN_PARTS } else { TASKS }).max(1);
-        // A row's own results have one writer, which may be in the place of what all of the row reads.
+        // A single task writes a row's results, because they may overwrite operands that the whole row reads.
         let stores_rows =
             body.stores.iter().any(|store| matches!(store, Store::Value { level: Level::Row, .. }));
         let column_pieces = match body.has_row_reductions() || stores_rows {
@@ -74,12 +74,12 @@ impl LoopSchedule {
         self.rows.div_ceil(self.row_piece).max(1)
     }
 
-    /// Returns the number of tasks; at least 1, which is empty if the body has no positions.
+    /// Returns the number of tasks: at least 1, which is empty if the body has no positions.
     pub fn tasks(&self) -> usize {
         self.row_pieces() * self.columns.div_ceil(self.column_piece).max(1)
     }
 
-    /// Returns a task's range of rows by its number, the rows, and the columns; `index` is below
+    /// Returns the index of a task's range of rows, the rows, and the columns. `index` must be below
     /// [`LoopSchedule::tasks`].
     pub fn task(&self, index: usize) -> (usize, Range<usize>, Range<usize>) {
         let (column, row) = (index / self.row_pieces(), index % self.row_pieces());
@@ -87,15 +87,15 @@ impl LoopSchedule {
         (row, piece(row, self.row_piece, self.rows), piece(column, self.column_piece, self.columns))
     }
 
-    /// Returns the rough cost of a task, in nanoseconds of one core.
+    /// Returns the approximate cost of a task, in nanoseconds of one core.
     pub fn cost(&self) -> usize {
         self.cost
     }
 }
 
-/// Returns the bytes that one range of rows keeps for a store until all ranges are done: of a
-/// [`Store::ColumnReduce`] a partial result for each column, with a total behind it where there is one
-/// ([`column_total`]); room for a uniform result. A multiple of a cache line.
+/// Returns the number of bytes that one range of rows keeps for a store until all ranges are done, a multiple
+/// of a cache line. A [`Store::ColumnReduce`] has a partial result for each column, followed by the totals,
+/// if any ([`column_total`]). A uniform result has room for one element.
 pub fn partial_bytes(body: &Body, store: &Store) -> usize {
     let partials = (4 * body.columns).next_multiple_of(LINE);
     match store {
@@ -108,8 +108,8 @@ pub fn partial_bytes(body: &Body, store: &Store) -> usize {
     }
 }
 
-/// Returns the bytes from the partial results of a store to its totals in f64; `None` unless the store is a
-/// sum of floats over more than [`LEAF_ROWS`] rows.
+/// Returns the number of bytes from the partial results of a store to its totals in f64. Returns `None`
+/// unless the store is a sum of floats over more than [`LEAF_ROWS`] rows.
 pub fn column_total(body: &Body, store: &Store) -> Option<usize> {
     match *store {
         Store::ColumnReduce { op: ReduceOp::Sum, node, .. }
@@ -121,7 +121,7 @@ pub fn column_total(body: &Body, store: &Store) -> Option<usize> {
     }
 }
 
-/// Returns the bytes of the partial results of one range of rows.
+/// Returns the number of bytes of the partial results of one range of rows.
 pub fn column_partials(body: &Body) -> usize {
     body.stores.iter().map(|store| partial_bytes(body, store)).sum()
 }
@@ -131,7 +131,7 @@ pub fn loop_workspace(body: &Body) -> usize {
     LoopSchedule::new(body).row_pieces() * column_partials(body)
 }
 
-/// Nanoseconds that a position takes, roughly: memory, then arithmetic.
+/// Returns the approximate time of a position, in nanoseconds, for memory accesses and arithmetic.
 fn cost_of_position(body: &Body) -> f64 {
     let nodes = body.nodes.iter().filter(|node| node.level == Level::Element).map(|node| cost(&node.kind));
     let stores = body.stores.iter().map(|store| match store {
@@ -143,7 +143,7 @@ fn cost_of_position(body: &Body) -> f64 {
     nodes.chain(stores).sum::<f64>() + 0.1 * reductions.count() as f64
 }
 
-/// Nanoseconds that a row takes besides its positions.
+/// Returns the time of a row besides its positions, in nanoseconds.
 fn cost_of_row(body: &Body) -> f64 {
     let nodes = body.nodes.iter().filter(|node| node.level == Level::Row);
     nodes.map(|node| if matches!(node.kind, NodeKind::Reduce(..)) { 10.0 } else { cost(&node.kind) }).sum()
@@ -180,7 +180,7 @@ mod tests {
     use gradloom_core::ir::{BinaryOp, DType, ReduceOp};
     use gradloom_core::kernel::{Node, NodeId};
 
-    /// Adds two operands; reduces rows, columns, or neither.
+    /// Returns a body that adds two operands and reduces rows, columns, both or neither.
     fn body(rows: usize, columns: usize, reduces_rows: bool, reduces_columns: bool) -> Body {
         let node = |kind, level| Node { kind, dtype: DType::F32, level };
         let mut nodes = vec![

@@ -1,4 +1,4 @@
-//! Lowering for the CPU: the scratch of its kernels, and the operands that they would rather have.
+//! Lowering for the CPU: the scratch of its kernels, and the operands that make them faster.
 
 use super::dot_plan::IN_PLACE_ROWS;
 use super::{
@@ -12,11 +12,11 @@ use gradloom_core::fuse::{Fused, Fusion, fuse};
 use gradloom_core::ir::{DType, DotAxes, Graph, OpKind};
 use gradloom_core::kernel::{Access, Kernel, Lowered, Part, Schedule};
 
-/// Fuses a graph and lowers it for a CPU with this many threads, which decide about scratch, never about
+/// Fuses a graph and lowers it for a CPU with this many threads, which affect scratch memory but never
 /// results.
 ///
 /// # Errors
-/// When a block op is left: passes expand them first.
+/// If the graph still contains a block op, which passes must expand first.
 pub fn lower(graph: &Graph, threads: usize) -> Result<Lowered> {
     Ok(lower_fused(graph, fuse(graph, Fusion::On)?, threads))
 }
@@ -26,7 +26,7 @@ pub fn lower_fused(graph: &Graph, fused: Fused, threads: usize) -> Lowered {
     Target::cpu(threads).lower(graph, fused)
 }
 
-/// Kernels whose tasks the runtime makes of their shapes.
+/// Division of kernels on the CPU: the runtime derives their tasks from shapes.
 pub(crate) struct Tasks;
 
 impl Sharing for Tasks {
@@ -43,7 +43,7 @@ impl Sharing for Tasks {
     }
 }
 
-/// Returns the bytes of scratch that a kernel needs while it runs.
+/// Returns the number of bytes of scratch that a kernel needs while it runs.
 fn workspace(request: &Request<'_>, threads: usize) -> u64 {
     let Request { graph, op, kernel, reads, writes, aliases } = *request;
     let workspace = match kernel {
@@ -64,8 +64,9 @@ fn workspace(request: &Request<'_>, threads: usize) -> u64 {
     workspace as u64
 }
 
-/// Returns whether products like this one would rather share a copy of their right operand whose rows, for
-/// each contracted index, are contiguous. Few rows are done before a transposed operand is packed.
+/// Returns true if a product is faster with a copy of its right operand whose rows, one for each contracted
+/// index, are contiguous, provided that several products share the copy. A product of few rows is done before
+/// a transposed operand would be packed.
 pub(crate) fn shares_rows(axes: &DotAxes, reads: &[Access]) -> bool {
     DotProblem::new(axes, &reads[0].layout, &reads[1].layout).is_some_and(|problem| {
         let rhs = problem.rhs;

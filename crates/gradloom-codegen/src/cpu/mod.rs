@@ -1,14 +1,14 @@
-//! The CPU target: which operands its kernels take, how products are split into tasks, how much scratch they
-//! need, and the compiler of fused loops: formulas of elements ([`functions`]), instructions over tiles
-//! ([`loops`]), machine code ([`machine`]).
+//! The CPU target: the operands of its kernels, the split of products into tasks, scratch memory, and the
+//! compiler of fused loops: formulas of elementwise functions ([`functions`]), instructions over tiles
+//! ([`loops`]), and machine code ([`machine`]).
 //!
-//! Everything here is a function of shapes and layouts alone. The number of threads may change how much
-//! scratch there is, never how work is split, so that results are the same bits for any number of threads.
+//! Everything here is a function of shapes and layouts alone. The number of threads may affect the size of
+//! the scratch, but never the split of work, so results have the same bits for any number of threads.
 
 mod attention_blocks;
 mod dot_plan;
 mod dot_schedule;
-// What the runtime alone uses is public, and not documented item by item.
+// Items that only the runtime uses are public, but not documented individually.
 #[doc(hidden)]
 pub mod functions;
 #[doc(hidden)]

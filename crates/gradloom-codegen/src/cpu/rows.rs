@@ -1,17 +1,17 @@
-//! Split of cumulative reductions and sorts of rows into tasks, and their scratch: functions of shapes
+//! Split of cumulative reductions and sorts of rows into tasks, and their scratch, as functions of shapes
 //! alone.
 
 use gradloom_core::kernel::Access;
 
-/// Elements of a piece of a long row.
+/// Number of elements of a piece of a long row.
 pub const PIECE: usize = 32 * 1024;
-/// Rows of up to this many elements are sorted by one task, on its stack.
+/// Maximum number of elements of a row that one task sorts, on its stack.
 pub const SHORT_ROW: usize = 4096;
-/// Elements of a row, at least, for each that is selected; otherwise the row is sorted.
+/// Minimum ratio of the elements of a row to those that are selected. Below it, the row is sorted.
 const SELECTED_OF: usize = 64;
-/// Most elements that are selected of a row.
+/// Maximum number of elements that are selected from a row.
 pub const MOST_SELECTED: usize = 1024;
-/// Values of a digit.
+/// Number of values of a digit.
 pub const DIGITS: usize = 256;
 
 /// The rows of an operand.
@@ -19,26 +19,26 @@ pub const DIGITS: usize = 256;
 pub struct Rows {
     /// Number of rows.
     pub rows: usize,
-    /// Elements of a row.
+    /// Number of elements of a row.
     pub extent: usize,
 }
 
 impl Rows {
-    /// Returns the rows of an operand of rank 1 at least.
+    /// Returns the rows of an operand whose rank is at least 1.
     pub fn of(read: &Access) -> Self {
         let shape = &read.layout.shape;
         let (extent, outer) = shape.split_last().expect("rows have an axis");
         Self { rows: outer.iter().product(), extent: *extent }
     }
 
-    /// Pieces of a row.
+    /// Returns the number of pieces of a row.
     pub fn pieces(&self) -> usize {
         self.extent.div_ceil(PIECE)
     }
 }
 
-/// Returns the number of bytes of scratch of a cumulative reduction: eight for each piece, of rows that
-/// have several.
+/// Returns the number of bytes of scratch of a cumulative reduction: eight for each piece if rows have
+/// several.
 pub fn cumulate_workspace(read: &Access) -> usize {
     let rows = Rows::of(read);
     if rows.pieces() > 1 { 8 * rows.rows * rows.pieces() } else { 0 }
@@ -47,11 +47,11 @@ pub fn cumulate_workspace(read: &Access) -> usize {
 /// Method of sorting rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SortPlan {
-    /// A task sorts whole rows, on its stack.
+    /// Each task sorts whole rows on its stack.
     Whole,
-    /// Tasks select the first elements of each piece; then of those of all pieces of a row.
+    /// Tasks select the first elements of each piece, then those of all pieces of a row.
     Select {
-        /// Elements of a piece.
+        /// Number of elements of a piece.
         piece: usize,
     },
     /// All tasks sort a row together, digit by digit.
@@ -70,8 +70,9 @@ impl SortPlan {
         }
     }
 
-    /// Returns the number of bytes of scratch: of a selection, for what was selected of each piece if there
-    /// are several; of a sort, for a row twice with its indices, and how often each piece has each digit.
+    /// Returns the number of bytes of scratch. A selection needs room for the selected elements of each piece
+    /// if there are several. A sort needs room for two copies of a row and its indices, and for a histogram
+    /// of the digits of each piece.
     pub fn workspace(self, rows: Rows, count: usize) -> usize {
         match self {
             Self::Whole => 0,

@@ -5,7 +5,7 @@ use crate::lower::{self, Pass};
 use crate::pipeline::{Dialect, Source, Text, launches};
 use gradloom_core::error::Result;
 
-/// Loops over tiles, and functions of the runtime.
+/// The CPU dialect, whose kernels are loops over tiles and functions of the runtime.
 pub(crate) struct Cpu;
 
 impl Dialect for Cpu {
@@ -21,7 +21,7 @@ impl Dialect for Cpu {
         lower::CPU
     }
 
-    /// Returns the loops over tiles that kernels are or end with, as instructions.
+    /// Returns the instructions of the tile loops that kernels consist of or end with.
     fn texts(&self, source: &Source<'_>) -> Result<Vec<Text>> {
         let mut texts = Vec::new();
         for (owner, launch) in launches(source.plan) {
