@@ -1,10 +1,9 @@
 //! Compiles a body to a program.
 //!
-//! In: a body, and the layouts that its operands and results have. Out: a [`Program`]. Rows that are reduced
-//! need one pass for each reduction that depends on another; element-level nodes are computed again in each
-//! pass that needs them, unless the tile registers take whole rows, or the node is worth keeping
-//! ([`super::keep`]). Always holds: within a tile, what a result may overwrite is read before the result is
-//! written.
+//! In: a body, and the layouts of its operands and results. Out: a [`Program`]. Rows that are reduced need
+//! one pass for each reduction that depends on another. Element-level nodes are recomputed in each pass that
+//! needs them, unless the tile registers hold whole rows or the node is worth keeping ([`super::keep`]).
+//! Always holds: within a tile, an operand that a result may overwrite is read before the result is written.
 
 use super::keep::keeps;
 use super::native::{Native, is_bound_by_memory};
@@ -25,29 +24,29 @@ use std::collections::HashMap;
 /// Properties of the machine that a program depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine {
-    /// True if segments of instructions are to become machine code.
+    /// True if segments of instructions are compiled to machine code.
     pub has_machine_code: bool,
-    /// Bytes of its largest cache.
+    /// Size of the largest cache, in bytes.
     pub last_level_cache: usize,
 }
 
-/// Bytes that the tile registers take together: half of a first-level cache, the other half being for
-/// operands and results.
+/// Size of all tile registers together, in bytes: half of a first-level cache, which leaves the other half
+/// for operands and results.
 const TILE_BYTES: usize = 24 * 1024;
-/// Bytes that they may take so that rows stay whole: most of a first-level cache.
+/// Maximum size of the tile registers if they hold whole rows, in bytes: most of a first-level cache.
 const WHOLE_ROW_BYTES: usize = 40 * 1024;
-/// Most elements of a register.
+/// Maximum number of elements of a register.
 const MOST_ELEMENTS: usize = 2048;
-/// Elements of a register are a multiple of this, which is also what loops take at a time.
+/// Number of elements that loops process at a time. The size of a register is a multiple of it.
 const UNIT: usize = 64;
-/// Columns from which on the last, incomplete chunk of a row does not matter.
+/// Minimum number of columns for which the last, incomplete chunk of a row does not matter.
 const SHORT_ROW: usize = 4 * UNIT;
 
 impl Program {
-    /// Compiles a body for the launch that it stands in: loads and stores name the launch's reads and writes.
+    /// Compiles a body for the launch that contains it, whose reads and writes its loads and stores refer to.
     ///
     /// # Panics
-    /// For a body that [`Body::check`] refuses, or whose dtypes shape inference refuses.
+    /// If [`Body::check`] rejects the body, or shape inference rejects its dtypes.
     pub fn new(body: &Body, launch: &Launch, machine: Machine) -> Self {
         let body = &with_shared_nodes(body);
         let reduces = body.has_row_reductions();
@@ -55,7 +54,7 @@ impl Program {
         if reduces && 4 * body.columns * program.registers.max(1) > WHOLE_ROW_BYTES {
             program = Compiler::compile(body, launch, machine, false);
         }
-        // Its bytes are truth values.
+        // Machine code treats bytes as truth values.
         let has_u8 = body.nodes.iter().any(|node| node.dtype == DType::U8);
         if machine.has_machine_code && !has_u8 {
             if !is_bound_by_memory(&program) {
@@ -72,41 +71,41 @@ pub(super) struct Compiler<'a> {
     pub body: &'a Body,
     pub launch: &'a Launch,
     pub aliases: Aliases,
-    /// The results that may take the place of each operand.
+    /// Results that may overwrite each operand.
     pub overwriting: Aliases,
-    /// For each node: how many reductions come before it, one after the other.
+    /// Number of reductions that come before each node, one after the other.
     stages: Vec<usize>,
     needed: Vec<bool>,
-    /// Element-level nodes that a later pass takes from an earlier one.
+    /// True for element-level nodes that a later pass takes from an earlier one.
     keeps: Vec<bool>,
-    /// Number of uses of each node, by nodes that are needed and by stores.
+    /// Number of uses of each node by needed nodes and by stores.
     uses: Vec<usize>,
-    /// Place of each node's elements; for element-level nodes, in the current pass.
+    /// Slot of each node's elements; for element-level nodes, in the current pass.
     pub homes: Vec<Slot>,
     pub program: Program,
-    /// Checks that were emitted.
+    /// True for checks that were emitted.
     pub checked: Vec<bool>,
-    /// True if rows are so short, and so far from filling vectors, that a tile had better be a single row:
-    /// then all operands are dense.
+    /// True if rows are so short, and so far from filling vectors, that it is better to process a tile as a
+    /// single row. All operands are then dense.
     ragged: bool,
-    /// Row-level slots that were spread in the current pass, and where to.
+    /// Row-level slots that were spread in the current pass, each with the slot of the result.
     spread: HashMap<Slot, Slot>,
 }
 
 /// The way in which an element-level node is computed.
 struct ElementStep {
-    /// Nodes that have to be computed before, in this order.
+    /// Nodes that must be computed first, in this order.
     operands: Vec<NodeId>,
     how: How,
 }
 
 #[derive(Clone, Copy)]
 enum How {
-    /// As the node's kind says.
+    /// By the function of the node's kind.
     Plain,
-    /// Together with the node before it, as one function of three operands.
+    /// With the node before it, as one function of three operands.
     Pair(MapOp),
-    /// As [`Instruction::Pick`].
+    /// With [`Instruction::Pick`].
     Pick,
 }
 
@@ -142,7 +141,8 @@ impl<'a> Compiler<'a> {
             uniforms: 0,
             native: None,
         };
-        // The plan's verifier lets kernels of GPUs read and write 16 bits for f32.
+        // The plan's verifier allows kernels to read and write 16-bit values as f32, which only GPU kernels
+        // support.
         for node in &body.nodes {
             if let NodeKind::Load(read) = node.kind {
                 assert_eq!(
@@ -191,13 +191,13 @@ impl<'a> Compiler<'a> {
         &self.body.nodes[id.index()]
     }
 
-    /// Returns the nodes of a level that have to be computed, in order.
+    /// Returns the needed nodes of a level, in order.
     pub(super) fn nodes_of(&self, level: Level) -> Vec<NodeId> {
         let wanted = |&i: &usize| self.needed[i] && self.body.nodes[i].level == level;
         (0..self.body.nodes.len()).filter(wanted).map(NodeId::new).collect()
     }
 
-    /// Returns true if a result may overwrite what this node loads.
+    /// Returns true if a result may overwrite this operand.
     fn is_overwritten(&self, read: usize) -> bool {
         !self.overwriting.reads_of(read).is_empty()
     }
@@ -228,7 +228,7 @@ impl<'a> Compiler<'a> {
         self.program.uniform = code;
     }
 
-    /// Emits the row-level nodes that this many reductions come before; those that are reductions belong to
+    /// Emits the row-level nodes that `stage` reductions come before, except for reductions, which belong to
     /// the pass before.
     fn row_nodes(&mut self, stage: usize) -> Vec<Instruction> {
         let mut code = Vec::new();
@@ -239,7 +239,7 @@ impl<'a> Compiler<'a> {
             }
             self.homes[id.index()] = match &node.kind {
                 NodeKind::Load(read) => self.row_load(*read, &mut code),
-                // Numbers stand for all rows as they are.
+                // A uniform value applies to all rows without a copy.
                 NodeKind::Repeat(a) => self.homes[a.index()],
                 _ => self.computed(id, &mut code),
             };
@@ -265,7 +265,7 @@ impl<'a> Compiler<'a> {
         self.slot(SlotPlace::RowRegister(self.program.row_registers - 1), dtype)
     }
 
-    /// Creates a place for elements of a level.
+    /// Creates a slot for elements of a level.
     pub(super) fn fresh(&mut self, level: Level, dtype: DType) -> Slot {
         match level {
             Level::Uniform => {
@@ -277,7 +277,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Emits what a node computes from other nodes, whose homes are known.
+    /// Emits the function of a node whose operands already have slots.
     fn computed(&mut self, id: NodeId, code: &mut Vec<Instruction>) -> Slot {
         let node = self.node(id);
         let home = |operand: NodeId| self.homes[operand.index()];
@@ -306,7 +306,7 @@ impl<'a> Compiler<'a> {
         target
     }
 
-    /// Spreads a row-level slot over the positions; returns other slots as they are.
+    /// Spreads a row-level slot over the positions. Returns other slots unchanged.
     fn dense(&mut self, slot: Slot, code: &mut Vec<Instruction>) -> Slot {
         let info = match self.program.slots.get(slot as usize) {
             Some(info) if info.is_row_level() => info.clone(),
@@ -322,7 +322,7 @@ impl<'a> Compiler<'a> {
         target
     }
 
-    /// Emits a copy.
+    /// Emits a copy to a new slot.
     pub(super) fn copied(
         &mut self,
         from: Slot,
@@ -335,7 +335,7 @@ impl<'a> Compiler<'a> {
         target
     }
 
-    /// Returns a function of each element.
+    /// Returns the instruction that applies a function to each element.
     fn map(&mut self, op: MapOp, operands: [Slot; OPERANDS], target: Slot) -> Instruction {
         let functions = &mut self.program.functions;
         let function = functions.iter().position(|&known| known == op).unwrap_or(functions.len());
@@ -345,7 +345,7 @@ impl<'a> Compiler<'a> {
         Instruction::Map { op, function, operands, target }
     }
 
-    /// Returns a copy of elements to another slot.
+    /// Returns the instruction that copies elements to another slot.
     pub(super) fn copy(&mut self, from: Slot, target: Slot, dtype: DType) -> Instruction {
         self.map(MapOp::Unary(UnaryOp::Detach, dtype), [from, NONE, NONE], target)
     }
@@ -407,7 +407,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Returns the pass with the reductions of a stage, and the row-level nodes that follow from them.
+    /// Returns the pass with the reductions of a stage and the row-level nodes that depend on them.
     fn reducing_pass(&mut self, stage: usize) -> Pass {
         let mut pass = Pass::default();
         for id in self.nodes_of(Level::Row) {
@@ -432,10 +432,10 @@ impl<'a> Compiler<'a> {
         pass
     }
 
-    /// Emits an element-level node, and what it needs, unless that is done; a node of a lower level has its
-    /// home already.
+    /// Emits an element-level node and the nodes that it needs, except for those that were already emitted.
+    /// Nodes of lower levels already have slots.
     pub(super) fn element(&mut self, id: NodeId, code: &mut Vec<Instruction>) -> Slot {
-        // On a list of its own and not by recursion: bodies may be deep.
+        // Uses an explicit stack instead of recursion, because bodies may be deep.
         let mut pending = vec![id];
         while let Some(&id) = pending.last() {
             if self.homes[id.index()] != NONE {
@@ -468,7 +468,7 @@ impl<'a> Compiler<'a> {
         ElementStep { operands, how }
     }
 
-    /// Emits an element-level node whose operands have their homes.
+    /// Emits an element-level node whose operands already have slots.
     fn emit_element(&mut self, id: NodeId, step: &ElementStep, code: &mut Vec<Instruction>) {
         let node = self.node(id);
         let home = |operand: &NodeId| self.homes[operand.index()];
@@ -505,8 +505,8 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Returns two functions as one instruction: a function of f32 and the one that alone uses its result.
-    /// The operands are those of the first, and the other operand of the second.
+    /// Combines two functions of f32 into one instruction if the second is the only user of the first one's
+    /// result. The operands are those of the first function, and the other operand of the second.
     fn pair(&self, second: BinaryOp, operands: [NodeId; 2]) -> Option<([NodeId; 3], MapOp)> {
         [false, true].into_iter().find_map(|reversed| {
             let [inner, other] = if reversed { [operands[1], operands[0]] } else { operands };
@@ -532,7 +532,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Computes a node like [`Compiler::element`], with one element in memory for each position.
+    /// Computes a node like [`Compiler::element`], but with one element in memory for each position.
     pub(super) fn spread(&mut self, id: NodeId, code: &mut Vec<Instruction>) -> Slot {
         let home = self.element(id, code);
         match &self.program.slots[home as usize].place {
@@ -548,7 +548,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Gives the pending slots registers, and the registers their size.
+    /// Assigns registers to pending slots, and computes the size of registers.
     fn registers(&mut self, whole_rows: bool) {
         let program = &mut self.program;
         program.registers = registers::assign(&mut program.slots, &program.passes);
@@ -562,9 +562,9 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// Returns the layout of an element-level operand or result as a grid whose rows are worth a loop.
+/// Returns the layout of an element-level operand or result as a grid, if its rows are worth a loop.
 pub(super) fn grid(access: &Access, body: &Body) -> Option<Grid> {
-    /// Columns from which on a row by itself is worth a loop.
+    /// Minimum number of columns for which a single row is worth a loop.
     const WORTHWHILE: usize = 16;
     let grid = Grid::of(&access.layout, body.rows, body.columns)?;
     (grid.is_dense(body.rows, body.columns) || body.columns >= WORTHWHILE).then_some(grid)
@@ -591,7 +591,7 @@ fn map_op(body: &Body, node: &Node) -> MapOp {
     }
 }
 
-/// Returns the results that are larger than the last-level cache, and take no operand's place.
+/// Returns the results that are larger than the last-level cache and overwrite no operand.
 fn large_results(launch: &Launch, aliases: &Aliases, last_level_cache: usize) -> Vec<usize> {
     let is_large = |&write: &usize| {
         let access = &launch.writes[write];

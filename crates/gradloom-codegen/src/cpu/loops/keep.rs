@@ -1,14 +1,14 @@
-//! Decides which values are kept from one pass over a row to the next, where rows are too long for whole-row
+//! Decides which values are kept from one pass over a row to the next, if rows are too long for whole-row
 //! registers.
 //!
-//! In: a body. Out: for each node whether a row of it is kept, in memory that stays in a second-level cache.
-//! Always holds: what is kept costs more to compute again than to read, is used in more than one pass, and
-//! takes [`KEPT_BYTES`] at most.
+//! In: a body. Out: for each node, whether a row of it is kept, in memory that stays in a second-level cache.
+//! Always holds: a kept value is cheaper to read than to recompute, and is used in more than one pass. All
+//! kept rows together take at most [`KEPT_BYTES`].
 
 use gradloom_core::ir::CostClass;
 use gradloom_core::kernel::{Body, Level, NodeKind, Store};
 
-/// Bytes that kept rows may take together.
+/// Maximum size of all kept rows together, in bytes.
 const KEPT_BYTES: usize = 256 * 1024;
 
 /// Decides for each node whether a row of it is kept.
@@ -25,7 +25,7 @@ pub(super) fn keeps(body: &Body, needed: &[bool]) -> Vec<bool> {
     passes.iter().enumerate().map(keep).collect()
 }
 
-/// Returns, for each element-level node that is needed, the first and the last pass that need it.
+/// Returns, for each needed element-level node, the first and the last pass that need it.
 fn passes(body: &Body, needed: &[bool]) -> Vec<Option<(usize, usize)>> {
     let stages = body.reduction_depths();
     let last = stages.iter().copied().max().unwrap_or(0) + 1;

@@ -1,10 +1,11 @@
 //! The CPU's compiler of fused loops: from a body to instructions over tiles, and to segments of machine
 //! code.
 //!
-//! In: a body, and the launch that it stands in. Out: a [`Program`], which a runtime runs on any rectangle of
-//! the body's positions (the epilogue of a matrix product is one). Instructions are vectorised loops over the
-//! elements of registers that stay in the first-level cache, so memory is touched once, whatever the body's
-//! length. Always holds: what a result may overwrite is read before it is written.
+//! In: a body, and the launch that contains it. Out: a [`Program`], which a runtime runs on any rectangle of
+//! the body's positions, such as a block of a matrix product with an epilogue. Instructions are vectorised
+//! loops over the elements of registers that stay in the first-level cache, so memory is accessed once,
+//! regardless of the length of the body. Always holds: an operand that a result may overwrite is read before
+//! the result is written.
 
 mod compile;
 mod keep;

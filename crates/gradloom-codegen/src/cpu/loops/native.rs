@@ -1,16 +1,16 @@
 //! Decides which instructions of a program run as machine code.
 //!
 //! In: a finished program. Out: for each of its lists, steps in the order of the instructions: segments of
-//! neighbouring instructions, and those that stay interpreted. What a segment computes for
-//! instructions outside of it goes through the program's registers in memory, as with interpreted
-//! instructions, so the two can be mixed. Always holds: results are those of the interpreted program.
+//! consecutive instructions, and instructions that stay interpreted. Values that a segment computes for other
+//! instructions go through the program's registers in memory, as those of interpreted instructions do, so the
+//! two kinds of steps can be mixed. Always holds: results are those of the interpreted program.
 
 use super::program::{Instruction, Pass, Program, SlotPlace};
 use super::segment::{Segment, Uses, segments};
 use crate::cpu::functions::MapOp;
 use gradloom_core::ir::{BinaryOp, CostClass};
 
-/// A program's lists as steps.
+/// The lists of a program as steps.
 #[derive(Clone, Debug)]
 pub struct Native<S = Segment> {
     pub uniform: Vec<Step<S>>,
@@ -19,7 +19,7 @@ pub struct Native<S = Segment> {
     pub row_stores: Vec<Step<S>>,
 }
 
-/// The lists of a pass.
+/// The lists of a pass as steps.
 #[derive(Clone, Debug)]
 pub struct PassSteps<S = Segment> {
     pub tile: Vec<Step<S>>,
@@ -29,23 +29,23 @@ pub struct PassSteps<S = Segment> {
 /// One step of a list.
 #[derive(Clone, Debug)]
 pub enum Step<S = Segment> {
-    /// Some instructions as one routine.
+    /// Consecutive instructions as one routine.
     Compiled(S),
-    /// The instruction with this number.
+    /// The instruction with this index.
     Interpreted(usize),
 }
 
-/// The positions that a list runs over.
+/// The positions that a list is executed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Positions {
     /// The positions of a tile.
     Tile,
-    /// The rows of a tile, or one in all.
+    /// The rows of a tile, or a single position for uniform values.
     Rows,
 }
 
 impl Native {
-    /// Segments of what can be compiled; none if that is nothing.
+    /// Returns the steps of a program, or `None` if no instruction can be compiled.
     pub fn new(program: &Program) -> Option<Self> {
         let uses = Uses::new(program);
         let on_rows = |list: &[Instruction]| segments(program, list, Positions::Rows, &uses, &[]);
@@ -76,7 +76,8 @@ impl<S> Native<S> {
         })
     }
 
-    /// Converts the segments; one that becomes nothing is interpreted.
+    /// Converts the segments. If `segment` returns an error, the instructions that it contains are
+    /// interpreted.
     pub fn map<T>(&self, mut segment: impl FnMut(&S) -> Result<T, std::ops::Range<usize>>) -> Native<T> {
         let mut list = |steps: &[Step<S>]| -> Vec<Step<T>> {
             let mut all = Vec::with_capacity(steps.len());
@@ -111,16 +112,17 @@ pub(super) enum Stream {
     Write(usize),
 }
 
-/// The memory that a pass fetches ahead.
+/// Memory that a pass prefetches.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fetched {
     pub stream: Stream,
-    /// Rows from the ones that the pass is at.
+    /// Number of rows from the current ones to those that are prefetched.
     pub rows: usize,
 }
 
-/// Returns, for each pass, what it fetches: the next strip's operands, and results. Memory would idle
-/// during all passes but the first to touch an operand, most of all during the longest one.
+/// Returns the memory that each pass prefetches: operands of the next strip, and results. Without prefetches,
+/// memory would be idle during all passes but the first to read an operand, most of all during the longest
+/// one.
 fn fetched(program: &Program) -> Vec<Vec<Fetched>> {
     let mut fetched = vec![Vec::new(); program.passes.len()];
     if program.passes.len() < 2 {
@@ -152,7 +154,7 @@ fn fetched(program: &Program) -> Vec<Vec<Fetched>> {
         }
     }
     if program.kept > 0 {
-        // Beside the operands' rows, results would take more than memory gives meanwhile.
+        // In addition to the operands' rows, results would exceed the memory bandwidth.
         return fetched;
     }
     let costs: Vec<usize> = program.passes.iter().map(|pass| pass.tile.iter().map(cost).sum()).collect();
@@ -162,7 +164,7 @@ fn fetched(program: &Program) -> Vec<Vec<Fetched>> {
         let SlotPlace::Write(write, _) = program.slots[slot as usize].place else { continue };
         let stream = Stream::Write(write);
         if costs[longest] >= EXPENSIVE && longest < last {
-            // Those of this strip: there is time until they are written.
+            // Prefetches the results of this strip, which are written later.
             if !program.large_results.contains(&write) {
                 fetched[longest].push(Fetched { stream, rows: 0 });
             }
@@ -173,19 +175,19 @@ fn fetched(program: &Program) -> Vec<Vec<Fetched>> {
     fetched
 }
 
-/// Returns true if a program is so short that it waits for memory, where its operands are large. Longer
-/// ones lose by writing past the caches, unless rows are so long that some are kept: those fill the
-/// second-level cache by themselves.
+/// Returns true if a program is so short that it is memory-bound for large operands. Longer programs are
+/// slower if they write past the caches, unless rows are so long that some are kept, which alone fill the
+/// second-level cache.
 pub(super) fn is_bound_by_memory(program: &Program) -> bool {
-    /// Cost at which the two ways took the same time: between a normalisation's gradient and GELU.
+    /// Cost at which both ways took the same time, between the gradient of a normalisation and GELU.
     const SHORT: usize = 24;
     program.kept > 0 || program.passes.iter().flat_map(|pass| &pass.tile).map(cost).sum::<usize>() < SHORT
 }
 
-/// The cost of a function such as an exponential; see [`cost`].
+/// Cost of a function such as an exponential (see [`cost`]).
 const EXPENSIVE: usize = 20;
 
-/// Returns the approximate time of an instruction, in additions.
+/// Returns the approximate time of an instruction, as a number of additions.
 fn cost(instruction: &Instruction) -> usize {
     match instruction {
         Instruction::Map { op: MapOp::Unary(op, _), .. } if op.cost_class() > CostClass::Simple => EXPENSIVE,

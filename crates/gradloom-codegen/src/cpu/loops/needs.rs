@@ -1,8 +1,8 @@
-//! The nodes of a body that are needed, and how often.
+//! Needed nodes of a body, and the number of their uses.
 
 use gradloom_core::kernel::{Body, NodeKind};
 
-/// Returns the number of uses of each node.
+/// Returns the number of uses of each node by needed nodes and by stores.
 pub(super) fn uses(body: &Body, needed: &[bool]) -> Vec<usize> {
     let mut uses = vec![0; body.nodes.len()];
     let users = body.nodes.iter().zip(needed).filter(|(_, needed)| **needed);
@@ -11,7 +11,7 @@ pub(super) fn uses(body: &Body, needed: &[bool]) -> Vec<usize> {
     uses
 }
 
-/// Returns, for each node, whether it is stored, checked, or used by one that is.
+/// Returns, for each node, whether it is stored, is an index check, or is used by a needed node.
 pub(super) fn needed(body: &Body) -> Vec<bool> {
     let mut needed = vec![false; body.nodes.len()];
     body.stores.iter().for_each(|store| needed[store.node().index()] = true);

@@ -1,9 +1,9 @@
-//! One element of each row, selected by an index, as a loss selects the logit of its target: `select(column
-//! == index, chosen, others)`.
+//! Selection of one element of each row by an index, as a loss selects the logit of its target:
+//! `select(column == index, chosen, others)`.
 //!
-//! In: indices of level Row, and slots with 4-byte elements. Out: a slot with one other element in each row,
-//! or those elements alone. Always holds: the results have the bits that comparing and selecting at every
-//! position would give; an index that no column has picks nothing.
+//! In: indices of level Row, and slots with 4-byte elements. Out: a slot in which one element of each row is
+//! replaced, or only those elements. Always holds: the results have the same bits as comparing and selecting
+//! at every position. An index that no column has selects nothing.
 
 use super::compile::Compiler;
 use super::program::{Instruction, Slot};
@@ -11,14 +11,15 @@ use gradloom_core::ir::{CompareOp, DType, Number, ReduceOp};
 use gradloom_core::kernel::{Level, NodeId, NodeKind};
 
 impl Compiler<'_> {
-    /// Returns the index, the chosen and the other elements of a selection, if its condition is that the
-    /// column is the row's index.
+    /// Returns the index, the chosen elements and the other elements of a selection whose condition is that
+    /// the column equals an index of the row.
     pub(super) fn pick(&self, [condition, chosen, others]: [NodeId; 3]) -> Option<[NodeId; 3]> {
         let index = self.picking_index(condition)?;
         (self.node(chosen).dtype.bytes() == 4).then_some([index, chosen, others])
     }
 
-    /// Emits a reduction into a row-level slot, if it is a sum of picked elements and zeros.
+    /// Emits a reduction into a row-level slot if it is a sum of picked elements and zeros, else returns
+    /// false.
     pub(super) fn picked(
         &mut self,
         op: ReduceOp,
@@ -28,7 +29,7 @@ impl Compiler<'_> {
     ) -> bool {
         let node = self.node(of);
         let NodeKind::Select([condition, chosen, others]) = node.kind else { return false };
-        // Only +0: adding it to a sum that starts at +0 changes no bits.
+        // Only accepts +0, because adding it to a sum that starts at +0 changes no bits.
         let zero = match self.node(others).kind {
             NodeKind::Constant(Number::Float(value)) => value.to_bits() == 0,
             _ => false,
@@ -42,7 +43,7 @@ impl Compiler<'_> {
         true
     }
 
-    /// Returns the index that a condition compares columns with.
+    /// Returns the index of the row that a condition compares the column with.
     fn picking_index(&self, condition: NodeId) -> Option<NodeId> {
         let NodeKind::Compare(CompareOp::Eq, [a, b]) = self.node(condition).kind else { return None };
         let is_column = |id: NodeId| matches!(self.node(id).kind, NodeKind::Column);

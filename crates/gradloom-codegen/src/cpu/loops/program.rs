@@ -1,65 +1,66 @@
 //! A compiled body, which the executor runs.
 //!
-//! Values live in slots. A slot is a place in memory that moves with the position: a register (a buffer as
-//! large as a tile), a vector over the tile's rows, one number, or the bytes of an operand or a result
-//! themselves, where their layout is that of rows of neighbouring elements. Instructions are grouped: those
-//! for each task, for each strip of rows, and for each tile of each pass.
+//! Values are in slots. A slot is a place in memory that moves with the position: a register (a buffer as
+//! large as a tile), a vector over the tile's rows, a single number, or the memory of an operand or a result,
+//! if its layout consists of rows of neighbouring elements. There are separate lists of instructions for each
+//! task, for each strip of rows, and for each tile of each pass.
 
 use super::native::Native;
 use crate::cpu::functions::MapOp;
 use gradloom_core::ir::{DType, Number, ReduceOp};
 use gradloom_core::kernel::Layout;
 
-/// Most operands of an elementwise function.
+/// Maximum number of operands of an elementwise function.
 pub const OPERANDS: usize = 3;
 
 /// Index of a slot.
 pub type Slot = u32;
 
-/// Returns the slot at a position.
+/// Returns the slot with this index.
 pub(super) fn slot_number(position: usize) -> Slot {
     Slot::try_from(position).expect("a program has fewer than 2^32 slots")
 }
 
-/// No slot: the place of an operand that a function does not have.
+/// No slot: the placeholder for an operand that a function does not have.
 pub const NONE: Slot = Slot::MAX;
 
-/// The place of a slot's elements.
+/// The memory of a slot's elements.
 #[derive(Clone, Debug)]
 pub enum SlotPlace {
-    /// Not decided yet; never in a finished program.
+    /// Not assigned yet; never in a finished program.
     Pending,
-    /// Tile register of this number.
+    /// Tile register with this index.
     Register(usize),
-    /// Kept row of this number: an element for each column, of one row, from pass to pass.
+    /// Kept row with this index, which has an element for each column of a single row, and persists between
+    /// passes.
     Kept(usize),
-    /// Row register of this number: one element for each row of a tile.
+    /// Row register with this index, which has one element for each row of a tile.
     RowRegister(usize),
-    /// Number in the task's memory.
+    /// Number with this index in the task's memory.
     Uniform(usize),
-    /// Number in [`Program::constants`].
+    /// Number with this index in [`Program::constants`].
     Constant(usize),
-    /// Operand of this index, in its own bytes.
+    /// Operand with this index, in its own memory.
     Read(usize, Grid),
-    /// Result of this index, in its own bytes.
+    /// Result with this index, in its own memory.
     Write(usize, Grid),
-    /// The matrix product's block.
+    /// The block of the matrix product.
     Accumulator,
 }
 
-/// A layout as rows of neighbouring elements, or of one repeated element.
+/// A layout of rows, each of which consists of neighbouring elements or of one repeated element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// First element.
+    /// Offset of the first element.
     pub offset: usize,
-    /// Elements from a row to the next.
+    /// Number of elements from the start of a row to that of the next.
     pub row_stride: usize,
-    /// True if a row has one element, repeated.
+    /// True if each row is one repeated element.
     pub repeated: bool,
 }
 
 impl Grid {
-    /// Returns the layout of `rows x columns` elements, if it is such a grid.
+    /// Returns the layout of `rows x columns` elements as a grid, if it is one.
     pub fn of(layout: &Layout, rows: usize, columns: usize) -> Option<Self> {
         let offset = layout.offset;
         if layout.shape.elements() == 0 {
@@ -77,13 +78,13 @@ impl Grid {
 }
 
 impl Grid {
-    /// Returns true if rows follow each other without a gap.
+    /// Returns true if rows follow each other without gaps.
     pub fn is_dense(&self, rows: usize, columns: usize) -> bool {
         !self.repeated && (self.row_stride == columns || rows == 1)
     }
 }
 
-/// A slot's place and its elements' size.
+/// A slot's memory and the size of its elements.
 #[derive(Clone, Debug)]
 pub struct SlotInfo {
     pub place: SlotPlace,
@@ -104,63 +105,62 @@ impl SlotInfo {
 /// An operand that is copied into a slot.
 #[derive(Clone, Copy, Debug)]
 pub struct Gather {
-    /// Its number in [`Program::gathers`].
+    /// Index in [`Program::gathers`].
     pub number: usize,
     pub read: usize,
     pub target: Slot,
 }
 
-/// A reduction's operator.
+/// The operator of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reduction {
-    /// Its number in [`Program::reductions`].
+    /// Index in [`Program::reductions`].
     pub number: usize,
     pub op: ReduceOp,
     pub dtype: DType,
-    /// The bits of what an empty reduction gives.
+    /// Bits of the result of an empty reduction.
     pub identity: u32,
 }
 
-/// A slot that is copied out to places of a result.
+/// A slot that is copied to positions of a result.
 #[derive(Clone, Copy, Debug)]
 pub struct Scatter {
-    /// Its number in [`Program::scatters`].
+    /// Index in [`Program::scatters`].
     pub number: usize,
     pub write: usize,
     pub offset: usize,
     pub operand: Slot,
 }
 
-/// One step over a tile (of an element-level list), over the rows of a tile (of a row-level list), or over
-/// one number.
+/// A step over a tile (in an element-level list), over the rows of a tile (in a row-level list), or over a
+/// single number.
 #[derive(Clone, Debug)]
 pub enum Instruction {
-    /// A function of each element.
-    /// `function` is the op's number in [`Program::functions`].
+    /// Applies a function to each element. `function` is the index of `op` in [`Program::functions`].
     Map { op: MapOp, function: usize, operands: [Slot; OPERANDS], target: Slot },
-    /// A row's element, at each of its positions.
+    /// Repeats the element of each row at all of its positions.
     Spread { operand: Slot, target: Slot },
-    /// Numbers of the columns.
+    /// Writes the index of each column.
     Number { target: Slot },
-    /// Elements of an operand.
+    /// Copies elements of an operand.
     Gather(Gather),
-    /// Combines rows into a row-level slot.
+    /// Reduces rows into a row-level slot.
     Reduce { reduction: Reduction, operand: Slot, target: Slot },
-    /// Combines columns into the partial results at this byte; those of a body of one column as if they were
-    /// a row.
+    /// Reduces columns into the partial results at this byte offset. The only column of a body is reduced as
+    /// if it were a row.
     Columns { reduction: Reduction, operand: Slot, offset: usize },
-    /// Elements of one slot, but in the column that a row's index names those of another; of 4 bytes.
+    /// Copies 4-byte elements of `others`, but those of `chosen` in the column that the row's index selects.
     Pick { index: Slot, chosen: Slot, others: Slot, target: Slot },
-    /// Adds the f32 in the column that a row's index names to a row-level slot.
+    /// Adds the f32 in the column that the row's index selects to a row-level slot.
     Picked { index: Slot, operand: Slot, target: Slot },
-    /// Looks for indices out of range.
+    /// Checks for indices out of range.
     Check(Box<Check>),
-    /// Elements of a result.
+    /// Copies elements to a result.
     Scatter(Scatter),
 }
 
 impl Instruction {
-    /// Returns the slots that are read.
+    /// Returns the slots that the instruction reads.
     pub fn operands(&self) -> Vec<Slot> {
         match self {
             Instruction::Map { operands, .. } => {
@@ -177,7 +177,7 @@ impl Instruction {
         }
     }
 
-    /// Returns the slot that is written for each position.
+    /// Returns the slot that the instruction writes for each position, if any.
     pub fn target(&self) -> Option<Slot> {
         match self {
             Instruction::Map { target, .. }
@@ -199,18 +199,18 @@ impl Instruction {
 pub struct Check {
     pub operand: Slot,
     pub extent: usize,
-    /// The node, for the order of messages.
+    /// Index of the node, which determines the order of messages.
     pub node: usize,
     /// Shape of the indices, for messages.
     pub shape: Vec<usize>,
 }
 
-/// One walk along the columns of a strip of rows.
+/// One traversal of the columns of a strip of rows.
 #[derive(Clone, Debug, Default)]
 pub struct Pass {
-    /// Row-level slots that start as these bits.
+    /// Row-level slots and the bits that they start with.
     pub starts: Vec<(Slot, u32)>,
-    /// Those that are sums of floats.
+    /// Row-level slots that are sums of floats.
     pub sums: Vec<Slot>,
     /// Instructions that run for each tile.
     pub tile: Vec<Instruction>,
@@ -218,24 +218,24 @@ pub struct Pass {
     pub rows: Vec<Instruction>,
 }
 
-/// The results of `Store::ColumnReduce`.
+/// The result of a `Store::ColumnReduce`.
 #[derive(Clone, Copy, Debug)]
 pub struct ColumnResult {
     pub reduction: Reduction,
-    /// Bytes from the start of a panel's partial results.
+    /// Offset from the start of a panel's partial results, in bytes.
     pub offset: usize,
-    /// Bytes from there, too, to the totals in f64; `None` if there are none.
+    /// Offset of the totals in f64 from the same start, in bytes, if there are totals.
     pub total: Option<usize>,
     pub write: usize,
     pub write_offset: usize,
 }
 
-/// A uniform result, kept in the partial results until all tasks have ended.
+/// A uniform result, which stays in the partial results until all tasks have ended.
 #[derive(Clone, Copy, Debug)]
 pub struct UniformResult {
     pub operand: Slot,
     pub bytes: usize,
-    /// Bytes from the start of a panel's partial results.
+    /// Offset from the start of a panel's partial results, in bytes.
     pub offset: usize,
     pub write: usize,
     pub write_offset: usize,
@@ -251,42 +251,42 @@ pub struct Program {
     pub constants: Vec<u32>,
     /// Instructions that run once in each task.
     pub uniform: Vec<Instruction>,
-    /// Before the passes over a strip of rows.
+    /// Instructions that run before the passes over a strip of rows.
     pub rows: Vec<Instruction>,
     pub passes: Vec<Pass>,
-    /// After the passes over a strip of rows.
+    /// Instructions that run after the passes over a strip of rows.
     pub row_stores: Vec<Instruction>,
-    /// Functions of the instructions, each once.
+    /// Distinct functions of the instructions.
     pub functions: Vec<MapOp>,
     /// Reductions of the instructions.
     pub reductions: Vec<(ReduceOp, DType)>,
-    /// The operand of each gather.
+    /// Index of the operand of each gather.
     pub gathers: Vec<usize>,
-    /// The result of each scatter.
+    /// Index of the result of each scatter.
     pub scatters: Vec<usize>,
     pub column_results: Vec<ColumnResult>,
     pub uniform_results: Vec<UniformResult>,
-    /// Bytes of a panel's partial results.
+    /// Size of a panel's partial results, in bytes.
     pub partials: usize,
-    /// Results that are worth writing past the caches: larger than those, taking no operand's place, of a
-    /// program that waits for memory.
+    /// Results that are worth writing past the caches: those of a memory-bound program that are larger than
+    /// the caches and overwrite no operand.
     pub large_results: Vec<usize>,
-    /// Slots that are fetched ahead.
+    /// Slots that are prefetched.
     pub streams: Vec<Slot>,
     pub can_trap: bool,
-    /// Elements of a tile register.
+    /// Number of elements of a tile register.
     pub capacity: usize,
-    /// Rows of a tile, at most.
+    /// Maximum number of rows of a tile.
     pub most_rows: usize,
     pub registers: usize,
     pub kept: usize,
     pub row_registers: usize,
     pub uniforms: usize,
-    /// Segments of the instructions for machine code, if there are any.
+    /// Segments of the instructions for machine code, if any.
     pub native: Option<Native>,
 }
 
-/// A number as an element: its bits, of smaller elements in the low ones.
+/// Returns the bits of a number as an element. Smaller elements are in the low bits.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,13 +1,13 @@
 //! Assigns registers to values.
 //!
-//! In: the passes, in the order in which they run, and slots without a place. Out: registers for those slots,
-//! as few as their lifetimes allow. Always holds: two values that live at once have different registers, and
+//! In: the passes in execution order, and slots without a place. Out: registers for these slots, as few as
+//! their lifetimes allow. Always holds: two values with overlapping lifetimes have different registers, and
 //! so do a result and its operands.
 
 use super::program::{Instruction, Pass, Slot, SlotInfo, SlotPlace};
 use std::collections::HashMap;
 
-/// Assigns registers to pending slots; returns how many there are.
+/// Assigns registers to pending slots, and returns the number of registers.
 pub(super) fn assign(slots: &mut [SlotInfo], passes: &[Pass]) -> usize {
     let code: Vec<&Instruction> = passes.iter().flat_map(|pass| &pass.tile).collect();
     let mut last_use: HashMap<Slot, usize> = HashMap::new();
@@ -20,8 +20,8 @@ pub(super) fn assign(slots: &mut [SlotInfo], passes: &[Pass]) -> usize {
     let mut registers = 0;
     for (at, instruction) in code.iter().enumerate() {
         let target = instruction.target();
-        // Before the operands' registers become free: results in an operand's place cost a copy of the
-        // operand.
+        // Assigns the target before freeing the operands' registers, because a result in the place of an
+        // operand would require a copy of the operand.
         if let Some(slot) = target
             && matches!(slots[slot as usize].place, SlotPlace::Pending)
         {

@@ -1,8 +1,9 @@
-//! Compiles neighbouring instructions into one routine.
+//! Compiles consecutive instructions into one routine.
 //!
-//! In: a list of instructions. Out: segments, and how to call them on a tile. Always holds: a segment's lines
-//! stand in the order of its instructions, so what a result may overwrite is read before the result is
-//! written, position by position. What nothing outside of the segment reads is not written.
+//! In: a list of instructions. Out: segments, with the operands for calling them on a tile. Always holds: the
+//! lines of a segment are in the order of its instructions, so at each position, an operand that a result may
+//! overwrite is read before the result is written. Values that nothing outside the segment reads are not
+//! written.
 
 use super::native::{Fetched, Positions, Step, Stream};
 use super::program::{Instruction, NONE, Program, Slot, SlotInfo, SlotPlace, slot_number};
@@ -12,10 +13,10 @@ use crate::cpu::machine::{
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Columns that a reduction takes at a time.
+/// Number of columns that a reduction processes at a time.
 const LONG: usize = 256;
-/// Instructions of a segment at most: longer lists are several segments, with what one computes for the next
-/// going through memory.
+/// Maximum number of instructions of a segment. Longer lists are several segments, which exchange values
+/// through memory.
 const MOST_INSTRUCTIONS: usize = 4096;
 
 /// Number of reads of each slot in all lists.
@@ -32,30 +33,30 @@ impl Uses {
     }
 }
 
-/// The place of a routine's operand.
+/// The memory of a routine's operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RoutineOperand {
     Slot(Slot),
-    /// Partial results of columns, from this byte on.
+    /// Partial results of columns, from this byte offset on.
     Partials(usize),
 }
 
-/// Neighbouring instructions as one routine.
+/// Consecutive instructions as one routine.
 #[derive(Clone, Debug)]
 pub struct Segment {
     pub routine: Routine,
     pub streaming: Option<Streaming>,
     pub operands: Vec<RoutineOperand>,
     pub positions: Positions,
-    /// True if rows that follow each other without gaps can be taken as one.
+    /// True if rows without gaps between them can be processed as one row.
     pub flat: bool,
     pub counts_columns: bool,
-    /// Numbers of the instructions that it stands for.
+    /// Indices of the instructions that the segment replaces.
     pub instructions: Range<usize>,
 }
 
 impl Segment {
-    /// Returns the slots that are read from memory or written to it.
+    /// Returns the slots that the segment reads from memory or writes to it.
     pub fn slots(&self) -> impl Iterator<Item = Slot> {
         self.operands.iter().filter_map(|operand| match operand {
             RoutineOperand::Slot(slot) => Some(*slot),
@@ -64,11 +65,11 @@ impl Segment {
     }
 }
 
-/// A routine that writes some results past the caches, where their rows start at whole vectors.
+/// A routine that writes some results past the caches, which requires their rows to be aligned to vectors.
 #[derive(Clone, Debug)]
 pub struct Streaming {
     pub routine: Routine,
-    /// Numbers of those results.
+    /// Operands that are written past the caches.
     pub operands: Vec<OperandNumber>,
 }
 
@@ -84,7 +85,7 @@ pub(super) fn segments(
     let mut first = 0;
     while first < list.len() {
         let end = first + extent(program, &list[first..]);
-        // One segment fetches for all.
+        // The first segment prefetches for all.
         let fetched = if steps.iter().any(|step| matches!(step, Step::Compiled(_))) { &[] } else { fetched };
         let segment = (end > first)
             .then(|| Draft::new(program, positions, uses, &list[first..end]).finish(fetched, first..end));
@@ -97,15 +98,15 @@ pub(super) fn segments(
     steps
 }
 
-/// Returns the number of instructions at the start of a list that can be one segment.
+/// Returns the number of instructions at the start of a list that can form one segment.
 fn extent(program: &Program, list: &[Instruction]) -> usize {
     let mut sizes: HashMap<usize, usize> = HashMap::new();
     let mut reductions = 0;
     let mut fits = |instruction: &Instruction| {
         reductions += usize::from(matches!(instruction, Instruction::Reduce { .. }));
-        // Tile registers with elements of two sizes: a position's bytes would be another position's.
+        // In a tile register with elements of two sizes, different positions would share bytes.
         let mut keeps_size = |slot: Slot| match program.slots[slot as usize] {
-            // Floats of 16 bits are converted by the interpreter.
+            // The interpreter converts 16-bit floats.
             SlotInfo { bytes: 2, .. } => false,
             SlotInfo { place: SlotPlace::Register(register), bytes } => {
                 *sizes.entry(register).or_insert(bytes) == bytes
@@ -120,11 +121,11 @@ fn extent(program: &Program, list: &[Instruction]) -> usize {
     list.iter().position(|instruction| !fits(instruction)).unwrap_or(list.len())
 }
 
-/// Returns true if an instruction can be part of a routine at all.
+/// Returns true if an instruction can be part of a routine.
 fn can_compile(program: &Program, instruction: &Instruction) -> bool {
     match *instruction {
         Instruction::Map { op, .. } => Builder::can_map(op),
-        // Where there is one column, the interpreter takes rows that overlap like this for one row.
+        // If there is a single column, the interpreter processes such overlapping rows as one row.
         Instruction::Columns { operand, .. } => {
             !matches!(program.slots[operand as usize].place, SlotPlace::Read(_, grid) if grid.row_stride == 1)
         }
@@ -149,7 +150,7 @@ struct Draft<'a> {
     numbers: HashMap<RoutineOperand, OperandNumber>,
     bytes: Vec<u8>,
     reductions: Vec<Reduction>,
-    /// Operands with an index, what is picked, and operands that it is added to.
+    /// Index operand, picked value and target operand of each pick.
     picks: Vec<(OperandNumber, VectorOperand, OperandNumber)>,
     flat: bool,
 }
@@ -172,7 +173,8 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Returns the routine of the instructions, which have these numbers.
+    /// Returns the segment of the instructions with these indices, or `None` if it would be too long or its
+    /// columns do not fit in i32.
     fn finish(mut self, fetched: &[Fetched], instructions: Range<usize>) -> Option<Segment> {
         self.list.iter().for_each(|instruction| self.add(instruction));
         self.fetch(fetched);
@@ -212,7 +214,7 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// Adds lines that fetch what later segments want.
+    /// Appends lines that prefetch memory.
     fn fetch(&mut self, fetched: &[Fetched]) {
         for fetch in fetched {
             let place = self.program.slots.iter().enumerate().find_map(|(slot, info)| match info.place {
@@ -234,7 +236,8 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Returns the operands that are large results, of 4-byte elements in rows, and that nothing reads.
+    /// Returns the operands that are large results with 4-byte elements in rows, and that nothing outside the
+    /// segment reads.
     fn streams(&self) -> Vec<OperandNumber> {
         let is_stream = |&(_, operand): &(usize, &RoutineOperand)| {
             let RoutineOperand::Slot(slot) = *operand else { return false };
@@ -275,7 +278,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Returns a slot's elements.
+    /// Returns the value of a slot, which is loaded at its first use.
     fn source(&mut self, slot: Slot) -> VectorOperand {
         if let Some(&home) = self.homes.get(&slot) {
             return home;
@@ -304,7 +307,7 @@ impl<'a> Draft<'a> {
         source
     }
 
-    /// Notes a slot's elements, and writes them if they are wanted outside of the segment.
+    /// Records the value of a slot, and writes it to memory if it is a result or is read outside the segment.
     fn define(&mut self, slot: Slot, source: VectorOperand) {
         let info = &self.program.slots[slot as usize];
         self.homes.insert(slot, source);

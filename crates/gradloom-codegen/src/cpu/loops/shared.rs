@@ -1,16 +1,16 @@
 //! Merges equal nodes of a body.
 //!
-//! In: a body. Out: the same body, where each node that does what an earlier one does repeats that, and
-//! its uses become uses of the earlier one. Fusion joins ops that several rules made, and each brings its own
-//! checks, column numbers and conversions. Always holds: nodes keep their numbers, which messages are sorted
-//! by.
+//! In: a body. Out: the same body, in which each node that computes the same as an earlier one repeats that
+//! node, and its uses become uses of the earlier one. Such nodes exist because fusion joins ops that each
+//! bring their checks, column numbers and conversions. Always holds: nodes keep their indices, by which
+//! messages are sorted.
 
 use gradloom_core::kernel::{Body, NodeId, NodeKind, Store};
 use std::collections::HashMap;
 
 pub(super) fn with_shared_nodes(body: &Body) -> Body {
     let mut body = body.clone();
-    // For each node, the first that is equal to it.
+    // The first node that equals each node.
     let mut first: Vec<NodeId> = Vec::with_capacity(body.nodes.len());
     let mut known = HashMap::new();
     for (i, node) in body.nodes.iter_mut().enumerate() {

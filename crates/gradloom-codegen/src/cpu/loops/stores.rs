@@ -1,9 +1,9 @@
 //! The stores of a program: results of every level, and reductions of columns.
 //!
-//! In: a compilation whose row-level and uniform nodes have their homes. Out: the last pass, with the
-//! element-level nodes that only it needs, and what follows it. Always holds: all that a tile's results need
-//! is computed before the first of them is written, except where the instruction that computes a result may
-//! write it straight to its place.
+//! In: a compilation whose row-level and uniform nodes have slots. Out: the last pass, with the element-level
+//! nodes that only it needs, and the lists after it. Always holds: all values that a tile's results need are
+//! computed before the first result is written, unless the instruction that computes a result may write it
+//! directly to its destination.
 
 use super::compile::{Compiler, grid};
 use super::program::{ColumnResult, Grid, Instruction, Slot, SlotPlace, UniformResult};
@@ -45,7 +45,7 @@ impl Compiler<'_> {
         code
     }
 
-    /// Emits the results of level `Element`: all that they need first, then the writes.
+    /// Emits the results of level `Element`: first all values that they need, then the writes.
     fn element_stores(&mut self, code: &mut Vec<Instruction>) {
         let body = self.body;
         let stores: Vec<(NodeId, usize)> = body
@@ -58,8 +58,8 @@ impl Compiler<'_> {
             .collect();
         for &(node, write) in &stores {
             let home = self.element(node, code);
-            // Another result may overwrite the operand before it is copied to this one, or the product, which
-            // may lie in its place.
+            // Another result may overwrite the operand before it is copied to this one. The same holds for
+            // the product, which may be stored in another result's memory.
             let overwritten = match self.program.slots[home as usize].place {
                 SlotPlace::Read(read, _) => self.overwriting.reads_of(read).iter().any(|&w| w != write),
                 SlotPlace::Accumulator => stores.len() > 1,
@@ -84,7 +84,7 @@ impl Compiler<'_> {
                     }
                 }
                 None => {
-                    // Scattered from a register: the walk wants neighbouring elements.
+                    // Scatters from a register, because a scatter reads neighbouring elements.
                     let operand = match self.node(node).level == Level::Element {
                         true => self.spread(node, &mut writes),
                         false => self.copied(home, access.dtype, Level::Element, &mut writes),
@@ -96,8 +96,8 @@ impl Compiler<'_> {
         code.append(&mut writes);
     }
 
-    /// Returns true if the instruction that computes a slot may write it straight to the result: nothing
-    /// that the result may overwrite is read afterwards.
+    /// Returns true if the instruction that computes a slot may write it directly to the result, because
+    /// nothing that the result may overwrite is read afterwards.
     fn can_compute_into(&self, slot: Slot, write: usize, code: &[Instruction]) -> bool {
         let computes = |instruction: &Instruction| match instruction {
             Instruction::Map { target, .. } | Instruction::Pick { target, .. } => *target == slot,
@@ -110,7 +110,7 @@ impl Compiler<'_> {
         let overwrites = |read: usize| self.aliases.contains(write, read);
         let reads = |slot: Slot| match self.program.slots.get(slot as usize).map(|slot| &slot.place) {
             Some(SlotPlace::Read(read, _)) => overwrites(*read),
-            // The result may be where the product lies until then.
+            // The product may be stored in the result's memory.
             Some(SlotPlace::Accumulator) => true,
             _ => false,
         };

@@ -1,11 +1,11 @@
-//! The memory that a tile's instructions walk along.
+//! The memory that the instructions of a tile traverse.
 
 use super::program::{Slot, SlotInfo, SlotPlace, slot_number};
 use gradloom_core::kernel::Aliases;
 use std::collections::HashSet;
 
-/// Returns the slots whose bytes are worth fetching: each operand and result with an element for each
-/// position once.
+/// Returns the slots that are worth prefetching: one for each operand and result with an element for each
+/// position.
 pub(super) fn streams(slots: &[SlotInfo], aliases: &Aliases, rows: usize) -> Vec<Slot> {
     let mut seen = HashSet::new();
     let wanted = |slot: &Slot| {
@@ -13,7 +13,7 @@ pub(super) fn streams(slots: &[SlotInfo], aliases: &Aliases, rows: usize) -> Vec
             SlotPlace::Read(read, grid) if !grid.repeated && (grid.row_stride > 0 || rows == 1) => {
                 (false, read)
             }
-            // A result in an operand's place is there with the operand.
+            // A result that overwrites an operand is prefetched with the operand.
             SlotPlace::Write(write, grid) if !grid.repeated && aliases.reads_of(write).is_empty() => {
                 (true, write)
             }

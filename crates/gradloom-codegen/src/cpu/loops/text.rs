@@ -1,4 +1,4 @@
-//! A program for people.
+//! A program as human-readable text.
 
 use super::program::{Grid, Instruction, Program, SlotPlace};
 use super::{Machine, NONE, Step};
@@ -6,8 +6,8 @@ use crate::cpu::functions::MapOp;
 use gradloom_core::kernel::{Kernel, Launch};
 use std::fmt::{self, Display, Formatter};
 
-/// Returns the loops of a launch as text, each with a label: a body, the end of a product, the parts of a
-/// group. Other kernels are functions of the runtime.
+/// Returns the loops of a launch as text, each with a label: a body, the epilogue of a product, or the parts
+/// of a group. Other kernels are functions of the runtime.
 pub fn texts(launch: &Launch) -> Vec<(String, String)> {
     let machine = Machine { has_machine_code: cfg!(target_arch = "x86_64"), last_level_cache: 32 << 20 };
     match &launch.kernel {
