@@ -2,10 +2,10 @@
 
 use super::numbers::{InvariantNumber, OperandNumber, SpillNumber};
 
-/// Bytes of a vector.
+/// Size of a vector, in bytes.
 pub const VECTOR: usize = 64;
 
-/// Byte offsets of a routine's frame, which starts at a multiple of 64.
+/// Byte offsets in a routine's frame, which is aligned to 64 bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
     buffers: usize,
@@ -14,11 +14,11 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Rows that are left.
+    /// Offset of the number of remaining rows.
     pub const ROWS: usize = 0;
-    /// Columns of a row.
+    /// Offset of the number of columns of a row.
     pub const COLUMNS: usize = 8;
-    /// Numbers of the first 16 columns, as i32.
+    /// Offset of the indices of the first 16 columns, as i32.
     pub const NUMBERS: usize = VECTOR;
     const OPERANDS: usize = 2 * VECTOR;
 
@@ -28,13 +28,13 @@ impl Frame {
         Self { buffers, spills: spills_at, invariants: spills_at + VECTOR * spills }
     }
 
-    /// Returns the place of the address of an operand's element in the first column of the current row; the
-    /// bytes to the next row follow it.
+    /// Returns the offset of the address of an operand's element in the first column of the current row. It
+    /// is followed by the number of bytes to the next row.
     pub fn operand(number: OperandNumber) -> usize {
         Self::OPERANDS + 16 * number.index()
     }
 
-    /// Returns the place of the last elements of a row that is reduced.
+    /// Returns the offset of the buffer for the last elements of a row that is reduced.
     pub fn buffer(&self, reduction: usize) -> usize {
         self.buffers + VECTOR * reduction
     }
@@ -43,12 +43,12 @@ impl Frame {
         self.spills + VECTOR * number.index()
     }
 
-    /// Returns the place of the row's element of an invariant.
+    /// Returns the offset of the current row's element of an invariant.
     pub fn invariant(&self, number: InvariantNumber) -> usize {
         self.invariants + 4 * number.index()
     }
 
-    /// Returns the number of bytes of the frame, for this many invariants.
+    /// Returns the size of the frame with this many invariants, in bytes.
     pub fn bytes(&self, invariants: usize) -> usize {
         (self.invariants + 4 * invariants).next_multiple_of(VECTOR)
     }

@@ -1,19 +1,19 @@
 //! Straight-line code over vectors, for one step of a loop.
 //!
-//! In: calls of [`Builder`], in the order in which things have to happen. Out: lines, each of which makes one
-//! value from earlier ones, or touches memory. A value is a vector of 4-byte lanes, or a mask with a bit for
-//! each lane. Always holds: lines that compute the same are one; a line's sources stand before it.
+//! In: calls of [`Builder`] in execution order. Out: lines, each of which computes a value from earlier ones
+//! or accesses memory. A value is a vector of 4-byte lanes, or a mask with a bit for each lane. Always holds:
+//! equal computations share one line, and the sources of a line precede it.
 
 use super::numbers::{InvariantNumber, OperandNumber, Value};
 use crate::cpu::lanes::{BinaryInst, LaneKind, Lanes, MaskOp, UnaryInst};
 use gradloom_core::ir::CompareOp;
 use std::collections::HashMap;
 
-/// Lines of a routine, at most. Segments are cut far below it; one that is longer all the same stays
-/// interpreted.
+/// Maximum number of lines of a routine. Segments are cut far below it; a segment that exceeds it anyway
+/// stays interpreted.
 pub const MOST_LINES: usize = 1 << 18;
 
-/// Source of a line: the value of an earlier line, or something that is the same in all lanes and for all
+/// Source of a line: the value of an earlier line, or an invariant, which is the same in all lanes and in all
 /// steps of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum VectorOperand {
@@ -27,17 +27,17 @@ pub enum VectorOperand {
 pub enum Invariant {
     /// A constant with these bits.
     Constant(u32),
-    /// The element of a row, of an operand with this number.
+    /// The current row's element of the operand with this number.
     Row(OperandNumber),
 }
 
-/// Elements of an operand with 4-byte elements that are fetched while others are worked on.
+/// Prefetch of an operand's 4-byte elements while others are processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fetch {
     pub operand: OperandNumber,
-    /// Bytes from the current elements to those that are fetched.
+    /// Distance from the current elements to those that are prefetched, in bytes.
     pub distance: i32,
-    /// True if they are to be written.
+    /// True if the elements will be written.
     pub writes: bool,
 }
 
@@ -46,30 +46,30 @@ pub struct Fetch {
 pub enum Op {
     Two(BinaryInst),
     One(UnaryInst),
-    /// Vectors to a mask.
+    /// Compares two vectors, with a mask as the result.
     Compare(CompareOp, LaneKind),
-    /// True where two floats are not ordered: where either is NaN.
+    /// True where two floats are unordered, because either is NaN.
     Unordered,
-    /// A vector to a mask.
+    /// True where a lane of a vector is not zero, with a mask as the result.
     NotZero,
     Mask(MaskOp),
-    /// A mask and two vectors: the first where the mask is set.
+    /// Selects from two vectors by a mask: the first where the mask is set.
     Select,
-    /// Numbers of the columns.
+    /// Indices of the columns.
     Columns,
-    /// The next 4-byte elements of an operand.
+    /// Loads the next 4-byte elements of an operand.
     Load(OperandNumber),
-    /// The next 1-byte elements of an operand, one in each lane.
+    /// Loads the next 1-byte elements of an operand, one in each lane.
     LoadBytes(OperandNumber),
-    /// Writes a vector to an operand.
+    /// Stores a vector to an operand.
     Store(OperandNumber),
-    /// Writes a mask to an operand, as bytes 0 and 1.
+    /// Stores a mask to an operand, as bytes 0 and 1.
     StoreBytes(OperandNumber),
-    /// Brings elements to the caches.
+    /// Prefetches elements.
     Fetch(Fetch),
-    /// Adds a vector to what a reduction has of the row.
+    /// Combines a vector with the results of a reduction for the current row.
     Reduce(usize),
-    /// Adds a vector's first lane, an f32, to the row's element of an operand.
+    /// Adds a vector's first lane, an f32, to the current row's element of an operand.
     AddFirst(OperandNumber),
 }
 
@@ -93,7 +93,7 @@ impl Op {
     }
 }
 
-/// Most sources of a line.
+/// Maximum number of sources of a line.
 pub(super) const SOURCES: usize = 3;
 
 /// One line of vector code.
@@ -101,14 +101,14 @@ pub(super) const SOURCES: usize = 3;
 pub struct Line {
     pub op: Op,
     pub sources: [Option<VectorOperand>; SOURCES],
-    /// The value that it makes.
+    /// Value that the line defines, if any.
     pub target: Option<Value>,
-    /// Number of vectors from the current column to the one that the line is for.
+    /// Number of vectors from the current column to the one that the line processes.
     pub ahead: usize,
 }
 
 impl Line {
-    /// Returns the values that it takes.
+    /// Returns the values that the line reads.
     pub fn values(&self) -> impl Iterator<Item = Value> + '_ {
         self.sources.iter().filter_map(|source| match source {
             Some(VectorOperand::Value(value)) => Some(*value),
@@ -127,7 +127,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Returns the lines for several vectors, which take turns: each `apart` vectors after the one before.
+    /// Returns the lines repeated for several vectors in turn, each `apart` vectors after the one before.
     pub fn interleaved(&self, vectors: usize, apart: usize) -> Self {
         let of = |line: &Line, number: usize| {
             let renamed = |value: Value| Value::new(value.index() + number * self.values);
@@ -147,13 +147,12 @@ impl Lines {
         Self { all: all.collect(), invariants: self.invariants.clone(), values: vectors * self.values }
     }
 
-    /// Returns the lines that something depends on: those that touch memory or a reduction, and what they
-    /// take.
+    /// Returns the lines that access memory or a reduction, and the lines that they depend on.
     pub fn used(&self) -> Self {
         self.leading_to(|line| line.target.is_none())
     }
 
-    /// Returns the lines without those that fetch what is written to these operands.
+    /// Returns the lines without the prefetches of these operands for writing.
     pub fn without_fetches(&self, operands: &[OperandNumber]) -> Self {
         let stays = |line: &&Line| match line.op {
             Op::Fetch(fetch) => !(fetch.writes && operands.contains(&fetch.operand)),
@@ -162,8 +161,8 @@ impl Lines {
         Self { all: self.all.iter().filter(stays).copied().collect(), ..self.clone() }
     }
 
-    /// Returns the lines that make a value, and one that adds its first lane to the row's element of an
-    /// operand.
+    /// Returns the lines that compute a value, and a line that adds the value's first lane to the current
+    /// row's element of an operand.
     pub fn adding(&self, source: VectorOperand, operand: OperandNumber) -> Self {
         let mut lines = self.leading_to(|line| line.target.map(VectorOperand::Value) == Some(source));
         let sources = [Some(source), None, None];
@@ -171,7 +170,7 @@ impl Lines {
         lines
     }
 
-    /// Returns the lines of some kind, and those that they depend on.
+    /// Returns the lines for which `is_wanted` returns true, and the lines that they depend on.
     fn leading_to(&self, is_wanted: impl Fn(&Line) -> bool) -> Self {
         let mut needed = vec![false; self.values];
         let mut all: Vec<Line> = Vec::new();
@@ -195,7 +194,7 @@ impl Lines {
         self.all.is_empty()
     }
 
-    /// Returns true if a line takes the numbers of the columns.
+    /// Returns true if a line reads the indices of the columns.
     pub fn counts_columns(&self) -> bool {
         self.all.iter().any(|line| line.op == Op::Columns)
     }
@@ -222,7 +221,7 @@ impl Builder {
         })
     }
 
-    /// Appends a line that makes a value.
+    /// Appends a line that computes a value, unless an earlier line computes it.
     pub fn value<const N: usize>(&mut self, op: Op, sources: [VectorOperand; N]) -> VectorOperand {
         let mut all = [None; SOURCES];
         all.iter_mut().zip(sources).for_each(|(place, source)| *place = Some(source));
@@ -240,7 +239,7 @@ impl Builder {
         self.lines.all.push(Line { op, sources: [Some(source), None, None], target: None, ahead: 0 });
     }
 
-    /// Loads the next elements of an operand: of 4 bytes, or bools as a mask.
+    /// Loads the next elements of an operand: 4-byte elements as a vector, or bools as a mask.
     pub fn load(&mut self, operand: OperandNumber, bytes: usize) -> VectorOperand {
         if bytes == 4 {
             return self.value(Op::Load(operand), []);
@@ -249,13 +248,13 @@ impl Builder {
         self.not_zero(lanes)
     }
 
-    /// Returns the row's element of an operand.
+    /// Returns the current row's element of an operand.
     pub fn row(&mut self, operand: OperandNumber, bytes: usize) -> VectorOperand {
         let lanes = self.invariant(Invariant::Row(operand));
         if bytes == 4 { lanes } else { self.not_zero(lanes) }
     }
 
-    /// Adds a constant.
+    /// Returns a constant as a vector, or as a mask if it is a bool.
     pub fn constant(&mut self, bits: u32, bytes: usize) -> VectorOperand {
         let lanes = self.bits(bits);
         if bytes == 4 { lanes } else { self.not_zero(lanes) }
@@ -265,7 +264,7 @@ impl Builder {
         self.effect(if bytes == 4 { Op::Store(operand) } else { Op::StoreBytes(operand) }, source);
     }
 
-    /// Brings elements to the caches that will be wanted later.
+    /// Appends a prefetch.
     pub fn fetch(&mut self, fetch: Fetch) {
         self.lines.all.push(Line { op: Op::Fetch(fetch), sources: [None; SOURCES], target: None, ahead: 0 });
     }
@@ -282,7 +281,7 @@ impl Builder {
         self.value(Op::NotZero, [a])
     }
 
-    /// Picks the element `chosen` in the column that `index` names, `others` elsewhere; of 4 bytes.
+    /// Returns `chosen` in the column that `index` selects, and `others` elsewhere, for 4-byte elements.
     pub fn pick(
         &mut self,
         index: VectorOperand,

@@ -1,7 +1,7 @@
 //! Lowers elementwise ops to lines of vector code.
 //!
-//! In: an op by name, and its operands. Out: the lines that compute it. Sines, powers, remainders and
-//! divisions of integers have no lines: they stay loops over memory. Always holds: the bits are those of
+//! In: an op by name, and its operands. Out: the lines that compute it. Sines, cosines, powers, remainders
+//! and divisions of integers have no lines; they stay loops over memory. Always holds: the bits are those of
 //! the op's formula ([`functions`]), except for the bits of NaNs.
 
 use super::ir::{Builder, Op, VectorOperand};
@@ -14,7 +14,7 @@ fn no_lines(op: &str, dtype: DType) -> ! {
 }
 
 impl Builder {
-    /// Returns true if [`Builder::map`] takes an op.
+    /// Returns true if [`Builder::map`] supports an op.
     pub fn can_map(op: MapOp) -> bool {
         match op {
             MapOp::Unary(op, dtype) => functions::unary_has_formula(op, dtype),
@@ -23,10 +23,10 @@ impl Builder {
         }
     }
 
-    /// Returns the result of an op.
+    /// Appends the lines of an op, and returns its result.
     ///
     /// # Panics
-    /// For an op that has no lowering, and for another number of operands than it takes.
+    /// If the op has no lines, or takes another number of operands.
     pub fn map(&mut self, op: MapOp, operands: &[VectorOperand]) -> VectorOperand {
         match (op, operands) {
             (MapOp::Unary(op, dtype), &[a]) => {
@@ -50,7 +50,7 @@ impl Builder {
         }
     }
 
-    /// Adds the lines that combine two results of a reduction.
+    /// Appends the lines that combine two results of a reduction.
     pub fn combine(
         &mut self,
         op: ReduceOp,
@@ -91,7 +91,7 @@ impl Builder {
                     CompareOp::Ne => is(MaskOp::Xor, a, b),
                     CompareOp::Lt => is(MaskOp::Without, a, b),
                     CompareOp::Gt => is(MaskOp::Without, b, a),
-                    // Not greater, and not less.
+                    // `a <= b` is the negation of `a > b`, and `a >= b` that of `a < b`.
                     CompareOp::Le => {
                         let greater = is(MaskOp::Without, b, a);
                         is(MaskOp::Same, greater, none)
@@ -111,7 +111,7 @@ impl Builder {
         let zero = self.bits(0);
         match (from, to) {
             (F32, F32) | (I32 | U32, I32 | U32) | (Bool, Bool) => a,
-            // These are conversions of memory.
+            // These conversions are loops over memory.
             (F16 | BF16 | U8 | I64, _) | (_, F16 | BF16 | U8 | I64) => no_lines("cast", to),
             (F32, I32) => {
                 let (high, most) = (self.float(2_147_483_648.0), self.bits(i32::MAX.cast_unsigned()));
@@ -122,7 +122,7 @@ impl Builder {
                 self.select(nan, zero, limited)
             }
             (F32, U32) => {
-                // NaN becomes 0 here.
+                // Converts NaN to 0.
                 let positive = self.two(BinaryInst::Max, a, zero);
                 self.one(UnaryInst::UnsignedOfFloat, positive)
             }

@@ -1,7 +1,7 @@
-//! Numbers of the parts of a routine, with a type for each kind of part.
+//! Indices of the parts of a routine, with a type for each kind of part.
 //!
-//! Always holds: a number stands for one part. Bodies are bounded, so numbers fit 32 bits by far; one that
-//! did not would stop the compilation and never be taken for another.
+//! Always holds: a number identifies one part. Bodies are bounded, so numbers fit easily in 32 bits. A number
+//! that did not fit would panic, and never be mistaken for another.
 
 macro_rules! numbers {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
@@ -30,6 +30,6 @@ numbers! {
     OperandNumber;
     /// One of [`super::ir::Lines::invariants`].
     InvariantNumber;
-    /// A place in the frame for a vector that has no register.
+    /// A slot in the frame for a vector that has no register.
     SpillNumber;
 }

@@ -1,13 +1,13 @@
-//! A routine: rows of elements, each walked a vector at a time.
+//! A routine: rows of elements, each of which is processed a vector at a time.
 //!
-//! In: lines, and what they read, write and reduce. Always holds: two equal routines are one, whatever
-//! program they come from.
+//! In: lines, and the operands that they read, write and reduce. Always holds: equal routines of different
+//! programs are compiled once.
 
 use super::ir::Lines;
 use super::numbers::OperandNumber;
 use gradloom_core::ir::{DType, ReduceOp};
 
-/// Most reductions of a routine.
+/// Maximum number of reductions of a routine.
 pub const REDUCTIONS: usize = 3;
 
 /// A reduction of rows.
@@ -15,32 +15,33 @@ pub const REDUCTIONS: usize = 3;
 pub struct Reduction {
     pub op: ReduceOp,
     pub dtype: DType,
-    /// The bits of what an empty reduction gives.
+    /// Bits of the result of an empty reduction.
     pub identity: u32,
-    /// The operand that it is combined with: an element for each row.
+    /// Operand that the result is combined with, which has an element for each row.
     pub target: OperandNumber,
 }
 
-/// An element of each row: that of the column that an operand names, if the row has such a column.
+/// An element of each row, in the column that an operand selects, if the row has this column.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pick {
-    /// The operand with the number of the column, an i32 for each row.
+    /// Operand with the index of the column, an i32 for each row.
     pub index: OperandNumber,
-    /// Lines that take the element, as the first lane; with the invariants of the routine's lines.
+    /// Lines that process the element as the first lane, with the invariants of the routine's lines.
     pub lines: Lines,
 }
 
-/// Routine to be compiled to machine code. Equal routines are compiled once.
+/// A routine that is compiled to machine code. Equal routines are compiled once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Routine {
     pub lines: Lines,
-    /// Bytes of an element of each operand.
+    /// Size of an element of each operand, in bytes.
     pub operands: Vec<u8>,
     pub reductions: Vec<Reduction>,
-    /// Picks that are done before the columns of a row are walked, while nothing of the row is overwritten.
+    /// Picks, which run before the columns of a row are processed, while no element of the row is
+    /// overwritten.
     pub picks: Vec<Pick>,
     /// True if a row can have as many columns as are reduced at a time.
     pub long: bool,
-    /// Operands, aligned to vectors in all rows, that are written past the caches.
+    /// Operands that are written past the caches, and are aligned to vectors in all rows.
     pub streams: Vec<OperandNumber>,
 }

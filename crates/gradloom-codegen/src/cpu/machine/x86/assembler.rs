@@ -1,7 +1,8 @@
-//! Machine code in progress: instructions one after the other, labels and jumps, and a pool of constants
-//! behind them.
+//! Machine code under construction: consecutive instructions, labels and jumps, followed by a pool of
+//! constants.
 //!
-//! Always holds: all jumps and all references to the pool are resolved in what [`Assembler::finish`] gives.
+//! Always holds: all jumps and all references to the pool are resolved in the code that [`Assembler::finish`]
+//! returns.
 
 use super::bounds::Bounds;
 use iced_x86::{Code, Encoder, Instruction, MemoryOperand, Register};
@@ -11,7 +12,7 @@ pub(super) fn displacement(bytes: usize) -> i64 {
     i64::try_from(bytes).expect("frames and routines are far below 2^63 bytes")
 }
 
-/// A place in the code.
+/// A position in the code.
 #[derive(Clone, Copy)]
 pub(super) struct Label(usize);
 
@@ -19,7 +20,7 @@ pub(super) struct Assembler {
     encoder: Encoder,
     length: usize,
     labels: Vec<Option<usize>>,
-    /// End of the 4 bytes of each jump's distance, and the label that it leads to.
+    /// End of the 4-byte distance of each jump, and the label that the jump leads to.
     jumps: Vec<(usize, Label)>,
     pool: Vec<u32>,
     pool_label: Label,
@@ -27,8 +28,8 @@ pub(super) struct Assembler {
 }
 
 impl Assembler {
-    /// Creates an assembler of code with these constants, for a frame of this size and operands with
-    /// elements of these sizes.
+    /// Creates an assembler for code with these constants, a frame of this size, and operands with elements
+    /// of these sizes.
     pub(super) fn new(pool: Vec<u32>, frame_bytes: usize, operands: &[u8]) -> Self {
         Self {
             encoder: Encoder::new(64),
@@ -41,7 +42,6 @@ impl Assembler {
         }
     }
 
-    /// Appends an instruction.
     pub(super) fn push(&mut self, instruction: &Instruction) {
         self.bounds.check(instruction);
         let length = self.encoder.encode(instruction, self.length as u64);
@@ -53,13 +53,13 @@ impl Assembler {
         Label(self.labels.len() - 1)
     }
 
-    /// Makes a label stand for the next instruction.
+    /// Places a label at the next instruction.
     pub(super) fn place(&mut self, label: Label) {
         self.labels[label.0] = Some(self.length);
         self.bounds.join();
     }
 
-    /// Appends a jump, one with a distance of 4 bytes.
+    /// Appends a jump with a 4-byte distance.
     pub(super) fn jump(&mut self, code: Code, to: Label) {
         let jump = Instruction::with_branch(code, self.length as u64).expect("a jump");
         self.push(&jump);
@@ -73,16 +73,16 @@ impl Assembler {
         self.jumps.push((self.length, self.pool_label));
     }
 
-    /// Returns the bytes, which run wherever they are put at a multiple of 64.
+    /// Returns the code, which runs at any address that is a multiple of 64.
     ///
     /// # Errors
-    /// The first instruction that may touch memory that is not its own.
+    /// If an instruction may access memory outside of its bounds. The error describes the first one.
     pub(super) fn finish(mut self) -> Result<Vec<u8>, String> {
         if let Some(broken) = self.bounds.broken {
             return Err(broken);
         }
         let mut bytes = self.encoder.take_buffer();
-        // What follows a return is not executed.
+        // Pads with `int3`, which is never executed after a return.
         bytes.resize(bytes.len().next_multiple_of(64), 0xcc);
         self.labels[self.pool_label.0] = Some(bytes.len());
         bytes.extend(self.pool.iter().flat_map(|constant| constant.to_le_bytes()));

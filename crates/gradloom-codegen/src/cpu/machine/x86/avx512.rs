@@ -1,9 +1,9 @@
 //! Encodes lines over registers as AVX-512 instructions.
 //!
-//! In: a line, and the places of its elements. Out: instructions. zmm0, zmm1 and k7 are scratch registers,
-//! k1 has the lanes of a row's last elements, and zmm2 and up and k2 to k6 are assigned to values.
-//! Invariants without a register are read from memory as embedded broadcasts. Always holds: no line changes
-//! a register that it does not name, except for zmm0, zmm1, k7, eax and rax.
+//! In: a line, and the locations of its sources and target. Out: instructions. zmm0, zmm1 and k7 are scratch
+//! registers, k1 contains the lanes of a row's last elements, and zmm2 and up and k2 to k6 are assigned to
+//! values. Invariants without a register are read from memory as embedded broadcasts. Always holds: no line
+//! changes a register that it does not name, except for zmm0, zmm1, k7 and rax.
 
 use super::assembler::{Assembler, displacement};
 use super::registers::{Location, Step};
@@ -14,20 +14,20 @@ use crate::cpu::machine::numbers::{InvariantNumber, OperandNumber};
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, ReduceOp};
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
-/// Vector registers that are given out.
+/// Number of vector registers that can be assigned.
 pub(super) const VECTORS: usize = 30;
-/// Mask registers that are given out.
+/// Number of mask registers that can be assigned.
 pub(super) const MASKS: usize = 5;
-/// Address of the frame, of the constants, and number of the column.
+/// Registers with the address of the frame, the address of the constants, and the index of the column.
 pub(super) const FRAME: Register = Register::RDI;
 pub(super) const POOL: Register = Register::RSI;
 pub(super) const COLUMN: Register = Register::RCX;
-/// Lanes of the last elements.
+/// Mask of the lanes of a row's last elements.
 pub(super) const LAST: Register = Register::K1;
 const SCRATCH: [Register; 2] = [Register::ZMM0, Register::ZMM1];
 const SCRATCH_MASK: Register = Register::K7;
 
-/// Returns the vector register of this number.
+/// Returns the vector register with this number.
 pub(super) fn vector(number: u8) -> Register {
     Register::ZMM2 + u32::from(number)
 }
@@ -40,30 +40,30 @@ fn low(register: Register) -> Register {
     Register::XMM0 + (register as u32 - Register::ZMM0 as u32)
 }
 
-/// A register, or an element in memory that stands for all lanes.
+/// A register, or an element in memory that is broadcast to all lanes.
 #[derive(Clone, Copy)]
 pub(super) enum Vector {
     Register(Register),
     Repeated(Register, usize),
-    /// Base, index by 4, and bytes.
+    /// Base, index (scaled by 4), and offset in bytes.
     RepeatedAt(Register, Register, usize),
 }
 
-/// The part of a row that a line works on.
+/// The part of a row that a line processes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct RowPart {
-    /// Vectors after the current column.
+    /// Number of vectors from the current column to the part.
     pub ahead: usize,
-    /// True if there are fewer elements than lanes: those of [`LAST`].
+    /// True if there are fewer elements than lanes. [`LAST`] then contains the lanes with elements.
     pub last: bool,
 }
 
-/// The registers and memory of what lines name.
+/// The registers and the memory that lines refer to.
 pub(super) struct Places<'a> {
     pub frame: Frame,
-    /// For each operand, the register with the address of its row.
+    /// Register with the address of each operand's row, if it has one.
     pub pointers: &'a [Option<Register>],
-    /// For each invariant, its offset in the pool, if it is there.
+    /// Index of each invariant in the pool, if it is there.
     pub pool: &'a [Option<usize>],
     /// Operands that are written past the caches.
     pub streams: &'a [OperandNumber],
@@ -78,7 +78,6 @@ pub(super) fn at(base: Register, displacement: usize) -> MemoryOperand {
     memory(base, displacement, false)
 }
 
-/// Emits an instruction.
 macro_rules! emit {
     ($asm:expr, $code:ident $(, $operand:expr)*) => {{
         let instruction = emit!(@make $code $(, $operand)*);
@@ -124,7 +123,7 @@ impl Vector {
         }
     }
 
-    /// Returns the vector in a register: its own, or this one.
+    /// Returns the register that contains the vector, which is loaded to `scratch` if it is in memory.
     fn in_register(self, asm: &mut Assembler, scratch: Register) -> Register {
         match self {
             Vector::Register(register) => register,
@@ -136,7 +135,7 @@ impl Vector {
     }
 }
 
-/// Reads an element to all lanes, or copies a register.
+/// Broadcasts an element to all lanes, or copies a register.
 pub(super) fn load_repeated(asm: &mut Assembler, to: Register, from: Vector) {
     match from.memory() {
         Some(mut memory) => {
@@ -177,11 +176,11 @@ fn code_of_two(op: BinaryInst) -> Code {
     }
 }
 
-/// Returns the instruction, and the number that some take.
+/// Returns the instruction, and its immediate operand, if any.
 fn code_of_one(op: UnaryInst) -> (Code, Option<i32>) {
     match op {
         UnaryInst::Sqrt => (Code::EVEX_Vsqrtps_zmm_k1z_zmmm512b32_er, None),
-        // Down, without the exception for what is not a whole number.
+        // Rounds down, without an exception for numbers that are not integers.
         UnaryInst::Floor => (Code::EVEX_Vrndscaleps_zmm_k1z_zmmm512b32_imm8_sae, Some(9)),
         UnaryInst::AbsInt => (Code::EVEX_Vpabsd_zmm_k1z_zmmm512b32, None),
         UnaryInst::FloatOfSigned => (Code::EVEX_Vcvtdq2ps_zmm_k1z_zmmm512b32_er, None),
@@ -193,14 +192,14 @@ fn code_of_one(op: UnaryInst) -> (Code, Option<i32>) {
     }
 }
 
-/// Returns the instruction, and the number of the comparison.
+/// Returns the instruction, and the immediate operand that selects the comparison.
 fn code_of_compare(op: CompareOp, lane: LaneKind) -> (Code, i32) {
     let code = match lane {
         LaneKind::Float => Code::EVEX_Vcmpps_kr_k1_zmm_zmmm512b32_imm8_sae,
         LaneKind::Signed => Code::EVEX_Vpcmpd_kr_k1_zmm_zmmm512b32_imm8,
         LaneKind::Unsigned => Code::EVEX_Vpcmpud_kr_k1_zmm_zmmm512b32_imm8,
     };
-    // For floats: quiet ones, of which only `Ne` holds for NaN.
+    // The predicates for floats are quiet, and only `Ne` holds for NaN.
     let [float, int] = match op {
         CompareOp::Eq => [0x00, 0],
         CompareOp::Ne => [0x04, 4],
@@ -215,26 +214,25 @@ fn code_of_compare(op: CompareOp, lane: LaneKind) -> (Code, i32) {
 const UNORDERED: i32 = 3;
 const ORDERED: i32 = 7;
 
-/// Clears the bits of a mask where either of two vectors is NaN.
+/// Clears the bits of the mask `ordered` where either of two vectors is NaN.
 pub(super) fn keep_ordered(asm: &mut Assembler, ordered: Register, a: Register, b: Register) {
     let code = code_of_compare(CompareOp::Eq, LaneKind::Float).0;
     let compare = Instruction::with4(code, ordered, a, b, ORDERED).expect("operands of the instruction");
     push_under(asm, compare, Some(ordered), false);
 }
 
-/// Emits `to = a op b` for the larger or smaller of two floats, where neither is NaN.
+/// Emits `to = a op b` for the maximum or minimum of two floats, neither of which may be NaN.
 pub(super) fn extreme(asm: &mut Assembler, op: ReduceOp, to: Register, a: Register, b: Register) {
     two(asm, code_of_extreme(op), to, a, Vector::Register(b));
 }
 
-/// Returns true if a reduction takes the larger or the smaller of two floats, so that NaN has to be looked
-/// for.
+/// Returns true if a reduction computes the maximum or minimum of floats, and must handle NaN.
 pub(super) fn is_float_extreme(op: ReduceOp, dtype: DType) -> bool {
     matches!(op.combiner(), BinaryOp::Max | BinaryOp::Min) && dtype == DType::F32
 }
 
-/// Returns the instruction for the larger or the smaller of two floats; it gives the second where either is
-/// NaN.
+/// Returns the instruction for the maximum or minimum of two floats. Its result is the second one if either
+/// is NaN.
 fn code_of_extreme(op: ReduceOp) -> Code {
     code_of_two(if op.combiner() == BinaryOp::Max { BinaryInst::Max } else { BinaryInst::Min })
 }
@@ -262,7 +260,7 @@ fn compare(asm: &mut Assembler, code: Code, to: Register, a: Register, b: Vector
     );
 }
 
-/// Returns the instruction that a function is, if it is only one.
+/// Returns the instruction of a function that consists of a single one.
 fn only_instruction(op: BinaryOp, dtype: DType) -> Option<BinaryInst> {
     let mut builder = Builder::default();
     let [a, b] = [0, 1].map(|number| builder.load(OperandNumber::new(number), 4));
@@ -273,7 +271,7 @@ fn only_instruction(op: BinaryOp, dtype: DType) -> Option<BinaryInst> {
     }
 }
 
-/// Emits `to = a op b`, as a reduction combines two: `to` may be `a`, and is not zmm0.
+/// Emits `to = a op b` for the operator of a reduction. `to` may be `a`, but not zmm0.
 pub(super) fn combine(
     asm: &mut Assembler,
     (op, dtype): (ReduceOp, DType),
@@ -303,7 +301,7 @@ impl Places<'_> {
         }
     }
 
-    /// Returns the place of an invariant without a register.
+    /// Returns the location of an invariant without a register.
     pub(super) fn invariant(&self, number: InvariantNumber) -> Vector {
         match self.pool[number.index()] {
             Some(constant) => Vector::Repeated(POOL, 4 * constant),
@@ -311,7 +309,7 @@ impl Places<'_> {
         }
     }
 
-    /// Returns the memory of an operand's elements.
+    /// Returns the memory operand for an operand's elements.
     fn elements(
         &self,
         asm: &mut Assembler,
@@ -328,7 +326,8 @@ impl Places<'_> {
         MemoryOperand::new(base, COLUMN, scale, ahead, 1, false, Register::None)
     }
 
-    /// Emits a step; `reduce` emits what becomes of a reduction's vector, which may be some vectors ahead.
+    /// Emits a step. `reduce` emits the instructions for a reduction, given its index, the register with the
+    /// vector, and the number of vectors ahead.
     pub(super) fn step(
         &self,
         asm: &mut Assembler,
@@ -373,7 +372,7 @@ impl Places<'_> {
         match op {
             Op::Two(op) => {
                 let (mut a, mut b) = (source(0), source(1));
-                // Which NaN comes out may depend on the order, but nothing else.
+                // The order of operands only affects which NaN is the result.
                 let commutes = matches!(
                     op,
                     BinaryInst::Add

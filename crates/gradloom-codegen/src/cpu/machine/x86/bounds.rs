@@ -1,33 +1,33 @@
-//! Proof that no instruction touches memory outside of the frame, the constants, and the elements of
+//! Proof that no instruction accesses memory outside of the frame, the constants, and the elements of
 //! operands.
 //!
-//! In: each instruction as it is emitted, and what the loops promise: how many columns of the current row
-//! there are from the current one on ([`Window`]). Out: the first instruction that may touch anything else.
-//! The instructions themselves tell which register has the address of which operand.
+//! In: each instruction as it is emitted, and the columns of the current row that the loops guarantee to
+//! exist from the current one on ([`Window`]). Out: the first instruction that may access any other memory.
+//! The instructions themselves show which register contains the address of which operand.
 
 use super::avx512::{COLUMN, FRAME, LAST, POOL};
 use crate::cpu::machine::frame::{Frame, VECTOR};
 use crate::cpu::machine::numbers::OperandNumber;
 use iced_x86::{Code, Instruction, OpKind, Register};
 
-/// Columns of the current row that instructions may touch.
+/// Columns of the current row that instructions may access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
     /// No columns.
     None,
     /// This number of columns, from the current one on.
     Columns(usize),
-    /// The columns of the lanes of `LAST`, from the current one on.
+    /// The columns of the lanes in `LAST`, from the current one on.
     Last,
 }
 
-/// The memory that instructions may touch, and the first violation.
+/// The memory that instructions may access, and the first violation.
 pub struct Bounds {
     frame_bytes: usize,
     pool_bytes: usize,
-    /// Bytes of an element of each operand.
+    /// Size of an element of each operand, in bytes.
     operands: Vec<u8>,
-    /// General registers that have an operand's address, and the operand.
+    /// General-purpose registers that contain an operand's address, each with the operand.
     addresses: Vec<(Register, OperandNumber)>,
     pub window: Window,
     pub broken: Option<String>,
@@ -45,8 +45,7 @@ impl Bounds {
         }
     }
 
-    /// Marks a place that code reaches from elsewhere: the contents of scratch registers are not known
-    /// there.
+    /// Marks a jump target, at which the contents of scratch registers are unknown.
     pub fn join(&mut self) {
         self.forget(Register::RAX);
     }
@@ -55,7 +54,7 @@ impl Bounds {
         self.addresses.retain(|&(known, _)| known != register);
     }
 
-    /// Takes note of an instruction.
+    /// Checks an instruction, and tracks the operand's address that it loads or overwrites.
     pub fn check(&mut self, instruction: &Instruction) {
         if self.broken.is_none()
             && instruction.memory_base() != Register::None
@@ -64,7 +63,7 @@ impl Bounds {
             self.broken = Some(format!("{what}: {instruction:?}"));
         }
         if instruction.op0_kind() == OpKind::Register {
-            // The one address that is also written by half.
+            // RAX is the only address register whose lower half is also written.
             let written = match instruction.op0_register() {
                 Register::EAX => Register::RAX,
                 register => register,
@@ -79,14 +78,14 @@ impl Bounds {
         }
     }
 
-    /// Returns the operand whose address is at this place of the frame.
+    /// Returns the operand whose address is at this offset of the frame.
     fn operand_at(&self, displacement: u64) -> Option<OperandNumber> {
         let number = |&number: &OperandNumber| Frame::operand(number) as u64 == displacement;
         (0..self.operands.len()).map(OperandNumber::new).find(number)
     }
 
     fn access(&self, instruction: &Instruction) -> Result<(), &'static str> {
-        // Neither touches memory that it may not.
+        // `lea` accesses no memory, and prefetches may access any address.
         if matches!(
             instruction.code(),
             Code::Lea_r64_m | Code::Lea_r32_m | Code::Prefetchw_m8 | Code::Prefetcht1_m8
@@ -99,7 +98,7 @@ impl Bounds {
         let inside = |end: usize, room: usize, what| if end <= room { Ok(()) } else { Err(what) };
         match (instruction.memory_base(), instruction.memory_index()) {
             (FRAME, Register::None) => inside(end, self.frame_bytes, "memory outside of the frame"),
-            // One of the last elements of a row, of which there are fewer than lanes.
+            // RAX is the index of one of a row's last elements, which are fewer than the lanes.
             (FRAME, Register::RAX) if instruction.memory_index_scale() == 4 => {
                 inside(start + VECTOR, self.frame_bytes, "memory outside of the frame")
             }
@@ -119,7 +118,7 @@ impl Bounds {
         }
     }
 
-    /// Checks an access to bytes from the current column's element on.
+    /// Checks an access to the bytes `start..end`, counted from the current column's element.
     fn columns(
         &self,
         instruction: &Instruction,

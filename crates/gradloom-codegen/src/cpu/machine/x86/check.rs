@@ -1,16 +1,16 @@
-//! Proof that registers were assigned rightly, for each routine, before it runs.
+//! Proof that registers are assigned correctly, for each routine, before it runs.
 //!
-//! In: lines, and the same lines over registers. Out: nothing, or what is wrong. The steps are followed with,
-//! in each register and place in memory, the number of the value that it has: every line must find its own
-//! sources. So each value is defined before it is read, and no two values that are still needed share a
-//! register or a place. (The checker of register allocations in Cranelift works alike: C. Fallin, "Cranelift,
+//! In: lines, and the same lines over registers. Out: nothing, or a description of the error. The checker
+//! follows the steps and tracks the value in each register and spill slot. Every line must find its sources
+//! there, so each value is defined before it is read, and no two values that are still needed share a
+//! register or a slot. (The checker of register allocations in Cranelift is similar: C. Fallin, "Cranelift,
 //! Part 3: Correctness in Register Allocation", 2021.)
 
 use super::registers::{Allocation, Location, Step};
 use crate::cpu::machine::ir::{Kind, Line, Lines, VectorOperand};
 use crate::cpu::machine::numbers::{SpillNumber, Value};
 
-/// Checks steps against the lines that they were made from, for this many registers that can be given out.
+/// Checks steps against their lines, for these numbers of registers that can be assigned.
 pub fn check(lines: &Lines, allocation: &Allocation, vectors: usize, masks: usize) -> Result<(), String> {
     let held = allocation.invariants.iter().flatten().count();
     let given_out = vectors.checked_sub(held).ok_or("more invariants have registers than there are")?;
@@ -54,12 +54,12 @@ pub fn check(lines: &Lines, allocation: &Allocation, vectors: usize, masks: usiz
 
 struct Checker<'a> {
     allocation: &'a Allocation,
-    /// Vector registers for values; those of invariants come behind them.
+    /// Number of vector registers for values. Those of invariants follow them.
     given_out: usize,
     vectors: Vec<Option<Value>>,
     masks: Vec<Option<Value>>,
     spilled: Vec<Option<Value>>,
-    /// The kind of each value that was defined.
+    /// Kind of each value that was defined.
     kinds: Vec<Option<Kind>>,
 }
 

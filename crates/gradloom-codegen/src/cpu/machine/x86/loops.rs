@@ -1,9 +1,9 @@
-//! A routine: rows of elements, each walked a vector at a time.
+//! Assembly of a routine: rows of elements, each of which is processed a vector at a time.
 //!
-//! In: lines, and what they read, write and reduce. Out: machine code for `fn(frame)`. Always holds: a row is
-//! reduced in the order of the runtime's reductions: 64 running results, four elements at a time while
-//! there are as many, then a tree, then the last elements one by one. Nothing outside of a row's elements is
-//! touched, and no register that a function has to keep is changed.
+//! In: lines, and the operands that they read, write and reduce. Out: machine code for `fn(frame)`. Always
+//! holds: a row is reduced in the order of the runtime's reductions: 64 running results, four elements at a
+//! time while there are enough, then a tree, then the last elements one by one. The code accesses no operand
+//! outside of a row's elements, and preserves all callee-saved registers.
 
 use super::assembler::{Assembler, Label};
 use super::avx512::{
@@ -20,25 +20,26 @@ use crate::cpu::machine::routine::{Pick, REDUCTIONS, Reduction, Routine};
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 use std::collections::HashSet;
 
-/// Elements of a vector, as the numbers in instructions are typed.
+/// Number of elements of a vector, in the type of immediate operands.
 const LANES: i32 = 16;
-/// [`CHUNK`], likewise.
+/// [`CHUNK`] in the type of immediate operands.
 const CHUNK_LANES: i32 = 256;
-/// Lines from which on vectors take turns.
+/// Minimum number of lines for which vectors are interleaved.
 const LONG: usize = 16;
-/// Columns that are reduced at a time.
+/// Number of columns that are reduced at a time.
 const CHUNK: usize = 256;
-/// Columns that there are where a vector of them is taken.
+/// Columns that exist where a whole vector of them is processed.
 const VECTOR_WINDOW: Window = Window::Columns(16);
-/// Columns that there are at the last of the four positions from which a chunk is reduced.
+/// Columns that exist at the last of the four positions from which a chunk is reduced.
 const CHUNK_WINDOW: Window = Window::Columns(CHUNK - 3 * 16);
-/// Registers of a reduction: four vectors of running results, and two for what four elements give.
+/// Number of registers of a reduction: four vectors of running results, and two for combining four elements.
 const HELD: usize = 6;
-/// Columns of a row; ends of loops; what is left.
+/// Registers with the number of columns of a row, the end of a loop, and the end of the whole vectors of a
+/// row.
 const COLUMNS: Register = Register::RDX;
 const END: Register = Register::R8;
 const WHOLE: Register = Register::R9;
-/// Registers for addresses; those from the third on have to be kept for the caller.
+/// Registers for addresses. Those from the third on are callee-saved.
 const POINTERS: [Register; 8] = [
     Register::R10,
     Register::R11,
@@ -50,8 +51,8 @@ const POINTERS: [Register; 8] = [
     Register::R15,
 ];
 
-/// Returns a routine's bytes, and the size of the frame that it wants; none if it needs more mask registers
-/// than there are. An error is a mistake of this compiler that the checks of `check` and `bounds` found.
+/// Returns the code of a routine and the size of its frame in bytes, or `None` if the routine needs more mask
+/// registers than there are. An error is a bug in this compiler that `check` or `bounds` has found.
 pub fn assemble(routine: &Routine) -> Option<Result<(Vec<u8>, usize), String>> {
     assert!(routine.reductions.len() <= REDUCTIONS, "a routine with too many reductions");
     let lines = &routine.lines;
@@ -124,8 +125,7 @@ struct Wide {
     vectors: usize,
 }
 
-/// Interleaves long chains of lines, each waiting for the one before, for several vectors that take turns:
-/// as many as fit into registers.
+/// Interleaves long chains of dependent lines for several vectors, as many as fit in registers.
 fn interleaved(routine: &Routine, registers: usize, masks: usize) -> Option<Wide> {
     let reduces = !routine.reductions.is_empty();
     let computing = routine.lines.all.iter().filter(|line| !matches!(line.op, Op::Fetch(_))).count();
@@ -134,19 +134,19 @@ fn interleaved(routine: &Routine, registers: usize, masks: usize) -> Option<Wide
     }
     let choices: &[usize] = if reduces { &[4] } else { &[4, 2] };
     choices.iter().find_map(|&vectors| {
-        // A reduction takes elements that are four vectors apart.
+        // A reduction processes elements that are four vectors apart.
         let lines = routine.lines.interleaved(vectors, if reduces { 4 } else { 1 });
         let allocation = allocate(&lines, picked(routine), registers, masks)?;
         (allocation.spills == 0).then_some(Wide { lines, allocation, vectors })
     })
 }
 
-/// Returns, for each reduction to the larger or smaller of floats, two mask registers, maybe the same one:
-/// with the lanes that met no NaN.
+/// Returns, for each reduction to the maximum or minimum of floats, two mask registers, which may be the same
+/// one. They contain the lanes that have had no NaN.
 fn flags(routine: &Routine) -> Vec<Option<[Register; 2]>> {
     let extremes =
         routine.reductions.iter().filter(|reduction| is_float_extreme(reduction.op, reduction.dtype)).count();
-    // Two, where there is room: each waits for its last change.
+    // Uses two registers if there is room, because each change of a register depends on the last one.
     let each = if extremes == 1 { 2 } else { 1 };
     let mut free = (0..MASKS).rev().map(|number| mask(register_number(number)));
     let mut flags = |reduction: &Reduction| {
@@ -158,7 +158,8 @@ fn flags(routine: &Routine) -> Vec<Option<[Register; 2]>> {
     routine.reductions.iter().map(&mut flags).collect()
 }
 
-/// Returns the registers for the addresses of operands that have an element for each column, in order.
+/// Returns the registers for the addresses of operands with an element for each column, in order of first
+/// use.
 fn pointers(routine: &Routine) -> Vec<Option<Register>> {
     let mut pointers = vec![None; routine.operands.len()];
     let mut free = POINTERS.into_iter();
@@ -184,24 +185,24 @@ struct Emitter<'a> {
     picks: Vec<Allocation>,
     flags: Vec<Option<[Register; 2]>>,
     places: Places<'a>,
-    /// Offset in the pool of each reduction's identity.
+    /// Index in the pool of each reduction's identity.
     identities: Vec<usize>,
-    /// Offset in the pool of a NaN.
+    /// Index in the pool of a NaN.
     nan: usize,
 }
 
 /// The way in which the vectors of a step are reduced.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reducing {
-    /// One of four that are combined first: those 0, 4, 8 and 12 vectors ahead, in this order.
+    /// As one of four vectors that are combined first: those 0, 4, 8 and 12 vectors ahead, in this order.
     Fourths,
-    /// With the first running results.
+    /// Combined with the first running results.
     Each,
-    /// Later, one by one.
+    /// Stored, to be combined later, element by element.
     Last,
 }
 
-/// Returns register number `part` of a reduction: 0 to 3 the running results.
+/// Returns a register of a reduction. Parts 0 to 3 are the running results.
 fn held(reduction: usize, part: usize) -> Register {
     vector(register_number(VECTORS - HELD * (reduction + 1) + part))
 }
@@ -240,7 +241,7 @@ impl Emitter<'_> {
         emit!(self.asm, Retnq);
     }
 
-    /// Returns the register of an invariant: these come after those that are given out.
+    /// Returns the register of an invariant, which comes after those of values.
     fn invariant_register(&self, number: u8) -> Register {
         let held = self.allocation.invariants.iter().flatten().count();
         let given_out = VECTORS - HELD * self.routine.reductions.len() - held;
@@ -299,12 +300,12 @@ impl Emitter<'_> {
         }
     }
 
-    /// Emits the lines of a pick, for one lane in the column that the row's index names.
+    /// Emits the lines of a pick, for a single lane in the column that the row's index selects.
     fn pick(&mut self, number: usize) {
         let end = self.asm.label();
         let index = Frame::operand(self.routine.picks[number].index);
         emit!(self.asm, Mov_r64_rm64, Register::RAX, at(FRAME, index));
-        // The upper half becomes 0: negative numbers are large ones.
+        // Clears the upper half, so negative indices become large ones.
         emit!(self.asm, Mov_r32_rm32, Register::ECX, MemoryOperand::with_base(Register::RAX));
         emit!(self.asm, Sub_r32_rm32, Register::ECX, at(FRAME, Frame::NUMBERS));
         self.jump_if(Code::Jae_rel32_64, [COLUMN, COLUMNS], end);
@@ -322,7 +323,7 @@ impl Emitter<'_> {
         self.allocation.steps = steps;
     }
 
-    /// Emits steps where the row has the columns of the window.
+    /// Emits steps in code where the row has the columns of the window.
     fn steps(&mut self, steps: &[Step], part: RowPart, reducing: Reducing, window: Window) {
         let (routine, frame, flags) = (self.routine, self.places.frame, &self.flags);
         let mut reduce = |asm: &mut Assembler, reduction: usize, from: Register, ahead: usize| {
@@ -362,7 +363,7 @@ impl Emitter<'_> {
         self.asm.bounds.window = Window::None;
     }
 
-    /// Emits `END = COLUMNS`, rounded down to a multiple.
+    /// Emits `end = COLUMNS`, rounded down to a multiple of `multiple`.
     fn round_down(&mut self, end: Register, multiple: i32) {
         emit!(self.asm, Mov_r64_rm64, end, COLUMNS);
         emit!(self.asm, And_rm64_imm32, end, -multiple);
@@ -406,7 +407,7 @@ impl Emitter<'_> {
         self.last_elements();
     }
 
-    /// Emits the elements that do not fill a vector; `END` is their number then.
+    /// Emits the lines for the last elements, which do not fill a vector. `END` is their number afterwards.
     fn last_elements(&mut self) {
         let end = self.asm.label();
         emit!(self.asm, Mov_r64_rm64, END, COLUMNS);
@@ -440,7 +441,7 @@ impl Emitter<'_> {
             }
             self.rotate();
             emit!(self.asm, Add_rm64_imm8, COLUMN, LANES);
-            // Four times, then on to the next elements.
+            // Repeats this four times, then advances to the next chunk.
             emit!(self.asm, Test_rm32_imm32, Register::ECX, 63);
             self.asm.jump(Code::Jne_rel32_64, next);
             emit!(self.asm, Add_rm64_imm32, COLUMN, CHUNK_LANES - 64);
@@ -465,7 +466,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Makes the second running results the first ones, and so on around.
+    /// Rotates the running results, so that the second become the first.
     fn rotate(&mut self) {
         for reduction in 0..self.routine.reductions.len() {
             let first = Register::ZMM0;
@@ -505,7 +506,7 @@ impl Emitter<'_> {
             combine_lanes(asm, a, other);
         }
         if let Some([first, second]) = flags {
-            // Whether all lanes were ordered: which NaN another one is does not matter.
+            // Replaces the result by a NaN unless all lanes were ordered. It does not matter which NaN it is.
             let ordered = asm.label();
             emit!(asm, VEX_Kandw_kr_kr_kr, Register::K7, first, second);
             emit!(asm, VEX_Kortestw_kr_kr, Register::K7, Register::K7);

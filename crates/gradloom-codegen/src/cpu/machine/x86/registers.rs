@@ -1,20 +1,20 @@
 //! Assigns registers to the values of a routine.
 //!
-//! In: lines, and how many registers there are for vectors and for masks. Out: the same lines over registers,
-//! with vectors that do not fit written to memory and read again, those that are used last going first
-//! (Belady, 1966); and registers for the invariants that are used most, if there are any left. The result is
-//! none if more masks live at once than there are registers, which is rare. Always holds: a line's target may
-//! be in the register of a source that is not used afterwards.
+//! In: lines, and the numbers of vector and mask registers. Out: the same lines over registers. Vectors that
+//! do not fit are spilled to memory and reloaded, starting with the one whose next use is the farthest
+//! (Belady, 1966). The remaining registers go to the invariants that are used most. There is no result if
+//! more masks are live at the same time than there are registers, which is rare. Always holds: the target of
+//! a line may share the register of a source that is not used afterwards.
 
 use crate::cpu::machine::ir::{Invariant, Kind, Lines, Op, SOURCES, VectorOperand};
 use crate::cpu::machine::numbers::{InvariantNumber, SpillNumber, Value};
 
-/// The place of a value when a line reads it.
+/// The location of a value that a line reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Location {
-    /// Vector register, from 0 for those that may be given out.
+    /// Vector register, counted from the first one that can be assigned.
     Vector(u8),
-    /// Mask register, likewise.
+    /// Mask register, counted from the first one that can be assigned.
     Mask(u8),
     /// An invariant without a register.
     Invariant(InvariantNumber),
@@ -29,12 +29,12 @@ pub enum Step {
         target: Option<u8>,
         ahead: usize,
     },
-    /// Writes a register to a place in memory.
+    /// Writes a register to a spill slot.
     Spill {
         register: u8,
         to: SpillNumber,
     },
-    /// Reads it again.
+    /// Reads a register from a spill slot.
     Reload {
         register: u8,
         from: SpillNumber,
@@ -45,14 +45,14 @@ pub enum Step {
 #[derive(Debug)]
 pub struct Allocation {
     pub steps: Vec<Step>,
-    /// The register of each invariant, if it has one.
+    /// Register of each invariant, if it has one.
     pub invariants: Vec<Option<u8>>,
-    /// Places in memory for vectors.
+    /// Number of spill slots.
     pub spills: usize,
 }
 
-/// Assigns registers; see the module. The invariants leave enough of them for `others` too: lines that are
-/// run apart, once a row, over the same invariants.
+/// Assigns registers to values and invariants. The invariants leave enough registers for `others`, which are
+/// lines that run separately, once per row, over the same invariants.
 pub fn allocate<'a>(
     lines: &Lines,
     others: impl Iterator<Item = &'a Lines>,
@@ -60,14 +60,13 @@ pub fn allocate<'a>(
     masks: usize,
 ) -> Option<Allocation> {
     let most = |lines| most_at_once(lines, &uses(lines));
-    // More would only spare them the way through memory, at the cost of the lines that are run for each
-    // vector.
+    // More registers would only save them spills, at the cost of the lines that run for each vector.
     let needed = others.map(|other| most(other).min(SOURCES + 1)).max().unwrap_or(0);
     let most = most(lines).max(needed);
     allocate_beside(lines, vectors, masks, invariants(lines, vectors.saturating_sub(most)))
 }
 
-/// Assigns registers to lines whose invariants have theirs.
+/// Assigns registers to lines whose invariants already have registers.
 pub(super) fn allocate_beside(
     lines: &Lines,
     vectors: usize,
@@ -91,7 +90,7 @@ pub(super) fn allocate_beside(
     Some(Allocation { steps: allocator.steps, invariants, spills: allocator.spills })
 }
 
-/// Returns, for each value, the lines that use it, last first.
+/// Returns, for each value, the indices of the lines that use it, last first.
 fn uses(lines: &Lines) -> Vec<Vec<usize>> {
     let mut uses = vec![Vec::new(); lines.values];
     for (at, line) in lines.all.iter().enumerate().rev() {
@@ -104,7 +103,7 @@ fn uses(lines: &Lines) -> Vec<Vec<usize>> {
     uses
 }
 
-/// Returns the most vectors that are wanted at one time.
+/// Returns the maximum number of vectors that are live at the same time.
 fn most_at_once(lines: &Lines, uses: &[Vec<usize>]) -> usize {
     let (mut live, mut most) = (0usize, 0);
     let mut vectors = vec![false; lines.values];
@@ -122,13 +121,13 @@ fn most_at_once(lines: &Lines, uses: &[Vec<usize>]) -> usize {
     most
 }
 
-/// Returns the registers for the most used invariants: the last ones.
+/// Returns the registers of the most used invariants, counted from the end of those for values.
 fn invariants(lines: &Lines, free: usize) -> Vec<Option<u8>> {
     let mut used: Vec<(usize, usize)> = lines.invariants.iter().enumerate().map(|(i, _)| (0, i)).collect();
     for line in &lines.all {
         for (position, source) in line.sources.iter().enumerate() {
             if let Some(VectorOperand::Invariant(number)) = source {
-                // As a second operand it can be read from memory on the way.
+                // An instruction can read its second operand from memory.
                 used[number.index()].0 += if position == 1 { 2 } else { 3 };
             }
         }
@@ -224,8 +223,8 @@ impl Allocator {
         }
     }
 
-    /// Frees a register for a vector; its present value, if any, is not one of `wanted`, and goes to
-    /// memory.
+    /// Returns a free vector register. If there is none, spills the value with the farthest next use that is
+    /// not in `wanted`.
     fn free_vector(&mut self, wanted: &[Value]) -> u8 {
         if let Some(free) = self.vectors.iter().position(Option::is_none) {
             return register_number(free);
