@@ -1,7 +1,7 @@
 //! Lowering of graphs to kernels and launches for one target.
 //!
-//! In: a graph of `gradloom-core`. Out: launches for one target. This crate describes targets but never
-//! accesses a device: it allocates no device memory and runs no kernel.
+//! In: a graph of `gradloom-core`. Out: launches. This crate describes devices, but never accesses one: it
+//! allocates no device memory and runs no kernel.
 
 // Indices, sizes and addresses are never truncated silently: conversions are checked, and each exception
 // states its reason.

@@ -10,29 +10,30 @@ use gradloom_core::ir::{DType, DotAxes, Graph, OpKind, Shape};
 use gradloom_core::kernel::{Access, Layout, LibrarySchedule};
 use std::fmt;
 
-/// Bounds of the scratch memory of a product, in bytes, as NVIDIA recommends for its GPUs from Hopper on.
+/// Minimum and maximum size of a product's scratch memory, in bytes, as NVIDIA recommends for its GPUs from
+/// Hopper on.
 const LEAST_WORKSPACE: u64 = 64 << 10;
 const MOST_WORKSPACE: u64 = 32 << 20;
 
 /// Minimum number of multiplications, on tensor cores, for which a library call and a separate kernel for the
-/// epilogue pay off. On an H100, training steps of the models S and M take 15% and 40% less time than with
-/// 2^30.
+/// epilogue pay off. On an H100, training steps of the models S and M take 15% and 40% less time than with a
+/// minimum of 2^30.
 pub const LARGE_PRODUCT: usize = 1 << 24;
 
 /// Factor by which a product must be larger for the library to pay off in f32, without tensor cores. With a
-/// threshold of 2^24, the step of model S takes half as long again; with 2^30, that of GPT-2 124M takes 10%
-/// less time.
+/// minimum of 2^24 multiplications, the step of model S takes 1.5 times as long; with 2^30, that of GPT-2
+/// 124M takes 10% less time.
 const F32_FACTOR: usize = 64;
 
-/// Number of which extents must be multiples for the tensor-core kernels. Other extents fall back to kernels
-/// with a seventh of the speed.
+/// Alignment of extents for the tensor-core kernels, in elements. Other extents use kernels that run at a
+/// seventh of the speed.
 pub const EXTENT_ALIGNMENT: usize = 8;
 
 /// Alignment of the start of each row, in bytes.
 pub const ROW_ALIGNMENT: usize = 16;
 
-/// Number of bytes after each device allocation that the library may read. It reads there when it computes
-/// padding columns of the result, which are never read.
+/// Number of bytes after each device allocation that the library may read. It reads them to compute padding
+/// columns of the result, which are never read.
 pub const ROOM_BEHIND: usize = 64 << 10;
 
 /// `batch` products of `[m, k]` and `[k, n]` matrices, accumulated in f32.
@@ -199,8 +200,8 @@ pub(crate) fn least_product(precision: Precision, least: usize) -> Option<usize>
     }
 }
 
-/// Returns true if a graph has a product that the library may compute: one of at least `least`
-/// multiplications on tensor cores.
+/// Returns true if a graph has a product that is large enough for the library, where `least` is the minimum
+/// number of multiplications on tensor cores.
 pub fn may_use_library(graph: &Graph, precision: Precision, least: usize) -> bool {
     let Some(least) = least_product(precision, least) else { return false };
     graph.ops.iter().any(|(_, op)| match &op.kind {

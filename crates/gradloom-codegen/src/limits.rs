@@ -156,9 +156,9 @@ impl Limits {
         [lanes, self.sharing() / lanes]
     }
 
-    /// Returns the size of subgroups, if a workgroup of this many invocations can use subgroup operations. A
-    /// subgroup size that divides the workgroup is assumed to leave no subgroup partially filled, which holds
-    /// for the known drivers.
+    /// Returns the size of subgroups, if a workgroup of this many invocations can use subgroup operations. If
+    /// the size divides that of the workgroup, all subgroups are assumed to be full, which holds for the
+    /// known drivers.
     pub(crate) fn subgroup_of(&self, workgroup: usize) -> Option<u32> {
         let whole =
             |&size: &u32| size > 1 && size.is_power_of_two() && workgroup.is_multiple_of(size as usize);

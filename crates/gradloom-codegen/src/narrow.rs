@@ -2,7 +2,7 @@
 
 use gradloom_core::ir::DType;
 
-/// Converts a number that lowering has checked to fit.
+/// Converts a number that lowering has checked to fit in 32 bits.
 pub(crate) fn narrow(number: usize) -> u32 {
     u32::try_from(number).expect("launches that 32 bits cannot count are refused")
 }

@@ -175,8 +175,8 @@ impl DotProblem {
     }
 }
 
-/// Returns the operands that must be copied before the product. There are none exactly if [`DotProblem::new`]
-/// returns a problem.
+/// Returns the operands that must be copied before the product. There are none if and only if
+/// [`DotProblem::new`] returns a problem.
 ///
 /// If each operand fits on its own but they disagree about the order of the contracted axes, the smaller one
 /// is copied.
@@ -331,7 +331,7 @@ pub(crate) fn problem_of(kernel: &Kernel, reads: &[Access]) -> Option<DotProblem
     }
 }
 
-/// Returns, for each operand of a kernel, whether the kernel loads four neighbours at a time.
+/// Returns, for each operand of a kernel, whether the kernel loads it four neighbours at a time.
 pub fn reads_vectors(kernel: &Kernel, schedule: &Schedule, reads: &[Access]) -> Vec<bool> {
     if let Schedule::Attention(attention) = schedule {
         let by_fours = |(_, choice): &(_, AttentionChoice)| {
@@ -354,8 +354,8 @@ pub fn reads_vectors(kernel: &Kernel, schedule: &Schedule, reads: &[Access]) -> 
 }
 
 /// Returns true if a loop can access an operand or result in groups of four neighbours: it has an element for
-/// each position, and each of its rows consists of groups that start at multiples of four, and of a remainder
-/// at its end.
+/// each position, and each of its rows consists of groups that start at multiples of four, with a remainder
+/// at the end.
 pub fn is_in_fours(body: &Body, access: &Access) -> bool {
     let layout = &access.layout;
     let axes = layout.collapsed();

@@ -1,6 +1,6 @@
 //! Blocks and tasks that attention is split into, and the scratch memory of a thread.
 //!
-//! In: the shapes of an attention. Out: block sizes and sections of scratch, which depend on shapes alone.
+//! In: the shapes of an attention op. Out: block sizes and sections of scratch, which depend on shapes alone.
 //! Only the number of copies of the scratch depends on the number of threads.
 
 use gradloom_core::ir::{AttentionSpec, Graph, Op, OpKind, Shape};
@@ -24,7 +24,7 @@ const PACKED: usize = 128 * 1024;
 const BACKWARD_QUERIES: usize = 4 * STRIP;
 const BACKWARD_KEYS: usize = 128;
 
-/// The extents of an attention.
+/// The extents of an attention op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct AttentionShape {

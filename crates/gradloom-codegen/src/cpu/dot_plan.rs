@@ -16,8 +16,8 @@ const DEPTH_BLOCK: usize = 256;
 /// The same for a packed right operand. It is larger because a task is done with one block before it packs
 /// the next.
 const PACKED_DEPTH_BLOCK: usize = 384;
-/// Number of rows that are processed with all columns of a task before the next rows. With [`DEPTH_BLOCK`],
-/// they take a part of a second-level cache.
+/// Number of rows that are processed with all columns of a task before the next block of rows. With
+/// [`DEPTH_BLOCK`], they take a part of a second-level cache.
 const ROW_BLOCK: usize = 8 * super::STRIP;
 /// Maximum distance between the contiguous rows of a right operand that is not packed, in elements. Larger
 /// strides would exhaust the sets of the first-level cache and the TLB.
@@ -167,7 +167,7 @@ impl DotPlan {
         (m * k + k * n) * size_of::<f32>()
     }
 
-    /// Returns the number of rows that a task processes with all its columns before the next rows.
+    /// Returns the number of rows that a task processes with all its columns before the next block of rows.
     pub fn row_block(&self) -> usize {
         ROW_BLOCK
     }

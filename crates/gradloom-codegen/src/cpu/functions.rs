@@ -13,7 +13,7 @@ use super::math;
 use gradloom_core::ir::DType::{self, Bool, F32, I32, U32};
 use gradloom_core::ir::{BinaryOp, CompareOp, UnaryOp};
 
-/// An elementwise function by name, which selects a loop and from which machine code is generated.
+/// An elementwise function, identified by name. The name selects a loop, or the machine code to generate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MapOp {
     /// A function of one operand, with the dtype of its elements.

@@ -20,8 +20,8 @@ const COLUMN_UNIT: usize = 256;
 /// Alignment of partial results, in bytes: a cache line.
 const LINE: usize = 64;
 /// Maximum number of rows whose sums of columns are accumulated in f32. Sums of more rows have totals in f64,
-/// which lose nothing that is visible in f32: a sum of positive numbers has a relative error of at most 1e-6,
-/// regardless of their number.
+/// whose rounding errors are not visible in f32: a sum of positive numbers has a relative error of at most
+/// 1e-6, regardless of their number.
 pub const LEAF_ROWS: usize = 32;
 
 /// Split of a fused loop into pieces of rows and pieces of columns.
@@ -95,7 +95,7 @@ impl LoopSchedule {
 
 /// Returns the number of bytes that one range of rows keeps for a store until all ranges are done, a multiple
 /// of a cache line. A [`Store::ColumnReduce`] has a partial result for each column, followed by the totals,
-/// if any ([`column_total`]). A uniform result has room for one element.
+/// if any ([`column_total`]). A uniform result has room for one element, and other results need no bytes.
 pub fn partial_bytes(body: &Body, store: &Store) -> usize {
     let partials = (4 * body.columns).next_multiple_of(LINE);
     match store {

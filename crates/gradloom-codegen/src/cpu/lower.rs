@@ -1,4 +1,4 @@
-//! Lowering for the CPU: the scratch of its kernels, and the operands that make them faster.
+//! Lowering for the CPU: the scratch of its kernels, and the operand layouts that make them faster.
 
 use super::dot_plan::IN_PLACE_ROWS;
 use super::{

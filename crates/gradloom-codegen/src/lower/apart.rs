@@ -43,8 +43,8 @@ pub(super) fn split(lowering: &mut Lowering<'_>) {
     });
 }
 
-/// Returns true if a product and its epilogue must be two kernels, because product kernels only have stores
-/// of level `Element`.
+/// Returns true if a product and its epilogue must be separate kernels, because product kernels only support
+/// stores of level `Element`.
 fn is_split(kernel: &Kernel) -> bool {
     let Kernel::Dot { epilogue, .. } = kernel else { return false };
     !epilogue.stores.iter().all(|store| matches!(store, Store::Value { level: Level::Element, .. }))

@@ -1,5 +1,5 @@
-//! Fusion of a loop that was split from a product with the row kernel after it, such as a residual connection
-//! with the normalisation that follows.
+//! Fusion of a row kernel with the loop before it that was split from a product, such as a normalisation with
+//! a residual connection.
 //!
 //! The loop was the product's epilogue until the product was given to the library or cut into parts. Since
 //! the loop is now a separate launch, the next kernel that reads its result can compute it too. Always holds:
@@ -8,8 +8,8 @@
 use gradloom_core::fuse::KernelSpec;
 use gradloom_core::kernel::{Access, Body, Kernel, Level, NodeId, NodeKind, Store};
 
-/// Merges two kernels if the second has row reductions over the same positions and reads the results of the
-/// first only at its own position.
+/// Returns both kernels merged into one, if the second has row reductions over the same positions and reads
+/// the results of the first only at its own position.
 pub(super) fn joined(map: &KernelSpec, rows: &KernelSpec) -> Option<KernelSpec> {
     let (Kernel::Loop(first), Kernel::Loop(second)) = (&map.kernel, &rows.kernel) else { return None };
     let alike = (first.rows, first.columns, map.commit, map.once)

@@ -1,7 +1,7 @@
 //! From kernels to launches: schedules, scratch memory, and the operands that results may overwrite.
 //!
-//! In: kernels with operands that they can index through. Out: launches. Always holds: the scratch ranges of
-//! a group's parts are disjoint.
+//! In: kernels that can index through their operands. Out: launches. Always holds: the scratch ranges of a
+//! group's parts are disjoint.
 
 use super::Lowering;
 use crate::cpu;
@@ -90,7 +90,8 @@ fn one(
     (aliases, schedule, workspace)
 }
 
-/// Returns the same for a group, and sets the schedules of its parts.
+/// Returns the possible aliases of a group, its schedule, and the size of its scratch memory, and sets the
+/// schedules of its parts.
 fn group(
     graph: &Graph,
     target: &Target,

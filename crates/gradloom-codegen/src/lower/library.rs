@@ -1,7 +1,7 @@
 //! Products that the vendor's library computes.
 //!
-//! In: kernels. Out: large products as launches of the library, without epilogues. An operand that does not
-//! have the type that the library computes with is copied first, once for all products that share it.
+//! In: kernels. Out: large products as launches of the library, without epilogues. Their operands are first
+//! copied to the type that the library computes in, once for all products that share an operand.
 
 use super::{Draft, Lowering};
 use crate::cuda::{EXTENT_ALIGNMENT, LibraryProduct, Room, least_product, takes_lines_behind};
@@ -106,8 +106,8 @@ impl Lowering<'_> {
         Some(LibrarySchedule { workspace: product.scratch(), extents, rounds })
     }
 
-    /// Returns the padding of a buffer that this matrix fills. With `zeros`, only padding that is zero
-    /// counts.
+    /// Returns the padding of a buffer, if the matrix fills the buffer. If `zeros` is true, padding that is
+    /// not zero is ignored.
     fn room(&self, access: &Access, zeros: bool) -> Room {
         let of = |padded: &&Padded| {
             let is_whole = access.layout.offset == 0 && access.layout.shape.elements() == padded.elements;
@@ -182,10 +182,10 @@ impl Lowering<'_> {
     }
 }
 
-/// Returns true if the library is faster for a product: one of at least `least` multiplications, with a right
-/// operand of type `right` that the library needs in `dtype`, and a result whose rows are `row` elements
-/// apart. The time of a product with few rows is that of reading the right operand, which rounding it first
-/// would exceed.
+/// Returns true if the library computes a product faster than our kernels. `least` is the minimum number of
+/// multiplications, `right` the type of the right operand, `dtype` the type that the library computes in, and
+/// `row` the distance between rows of the result, in elements. The time of a product with few rows is that of
+/// reading the right operand, so rounding this operand first would be slower.
 pub(super) fn is_large(
     limits: &Limits,
     axes: &DotAxes,
@@ -200,10 +200,11 @@ pub(super) fn is_large(
         })
 }
 
-/// Returns true if a product of few rows has a number of columns that the library cannot round up to a
-/// multiple of [`EXTENT_ALIGNMENT`]: the right operand is read without a copy, and it or the result's rows,
-/// `row` elements apart, lack padding. On an H200, the logits of 64 texts take the library 155 us without
-/// padding and 24 us with it; our kernel takes 37 us.
+/// Returns true if a product of few rows has a number of columns that is not a multiple of
+/// [`EXTENT_ALIGNMENT`], and that the library cannot round up: the right operand, which is read without a
+/// copy, or the rows of the result, which are `row` elements apart, have too little padding. On an H200, the
+/// logits of 64 texts take 155 us with the library, 24 us with the library and padding, and 37 us with our
+/// kernel.
 fn has_odd_columns(problem: &DotProblem, dtype: DType, row: usize) -> bool {
     let all = problem.n.next_multiple_of(EXTENT_ALIGNMENT);
     let has_room = row >= all && takes_lines_behind(problem.rhs.free_stride, dtype);

@@ -1,8 +1,8 @@
 //! Lowering of fused kernels to launches: a list of passes for each kind of target.
 //!
 //! In: a fused graph without block ops, and a [`Target`]. Out: [`Lowered`]. Each pass is a function over all
-//! kernels, in a separate file. The lists below contain the passes of each target, in order; a pass that only
-//! one kind of device needs is missing from the other lists. Always holds: a view is copied only if the
+//! kernels, in a separate file. The lists below contain the passes of each target, in order. Passes that only
+//! one kind of device needs are missing from the other lists. Always holds: a view is copied only if the
 //! kernel that reads it cannot index through it (a matrix operand without single strides, or an operand of a
 //! custom op).
 
@@ -100,7 +100,7 @@ pub(crate) struct Lowering<'l> {
     graph: &'l Graph,
     target: &'l Target,
     cuts_products: bool,
-    /// Kernels in an execution order; empty once they have become launches.
+    /// Kernels in execution order; empty once they have become launches.
     kernels: Vec<Draft>,
     /// Buffers and layouts of values.
     memory: Lowered,
@@ -110,8 +110,8 @@ pub(crate) struct Lowering<'l> {
     launches: Vec<(Launch, Section)>,
 }
 
-/// Section of a program that a kernel belongs to: true if only updates need the kernel, and true if it runs
-/// once, when the program is loaded.
+/// Section of a program that a kernel belongs to. The first element is true if only updates need the kernel,
+/// the second if the kernel runs once, when the program is loaded.
 type Section = (bool, bool);
 
 /// A kernel during lowering.

@@ -1,4 +1,4 @@
-//! The pass that gives values between kernels 16 bits, in precisions that have a 16-bit type.
+//! The pass that stores values between kernels in 16 bits, in precisions with a 16-bit type.
 //!
 //! In: the kernels of a graph. Out: the same kernels with other element types. A kernel that reads a 16-bit
 //! value computes in f32, and one that writes it rounds. Loops and products store results of level `Element`

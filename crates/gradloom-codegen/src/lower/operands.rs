@@ -1,8 +1,8 @@
 //! Copies of operands that kernels cannot index through.
 //!
-//! In: kernels. Out: the same kernels over contiguous copies, which kernels before them make. Always holds:
-//! an operand that a kernel can index through is not copied, nor are overlapping windows that a product
-//! packs, because their copy would be larger than the memory that they cover.
+//! In: kernels. Out: the same kernels over contiguous copies, and the kernels that make these copies. Always
+//! holds: an operand that a kernel can index through is not copied, nor are overlapping windows that a
+//! product packs, because their copy would be larger than the memory that they cover.
 
 use super::{Draft, Lowering};
 use crate::cpu::shares_rows;
@@ -92,7 +92,7 @@ impl Copies {
         }
     }
 
-    /// Replaces a right operand by the copy, with the contracted axes first, that several products share.
+    /// Replaces a right operand by the shared copy, in which the contracted axes come first.
     fn share_rows(&mut self, axes: &DotAxes, read: &mut Access, copy: &mut Copy<'_>) {
         let Some(index) = self.shared.iter().position(|shared| shared.operand == *read) else { return };
         let shape = read.layout.shape.clone();

@@ -38,7 +38,7 @@ pub(super) fn rows(lowering: &mut Lowering<'_>) {
             }
         }
     }
-    // Repeats the check because the library may only write one buffer if another is padded.
+    // Repeats the check, because the library's support for one buffer may depend on the padding of another.
     while let Some(refused) = rows.iter().position(|one| !one.is_possible(lowering, &rows, dtype, is_large)) {
         rows.remove(refused);
     }

@@ -70,7 +70,7 @@ fn finish(sums: Vec<Unfinished>) -> Option<Draft> {
 impl Lowering<'_> {
     /// Cuts the sums of a kernel into parts, if that pays off on the target.
     fn cut(&mut self, draft: &mut Draft, unfinished: &mut Vec<Unfinished>) {
-        // One launch must write all windows of a buffer, so their sums are not cut.
+        // A sum that is only a window of a buffer is not cut, because one launch must write all windows.
         let whole = |write: &Access| {
             write.layout.shape.elements() == self.memory.buffers[&write.buffer].shape.elements()
         };

@@ -66,7 +66,7 @@ fn class(launch: &Launch) -> Option<Class> {
     group::class(part, &launch.reads[part.reads.clone()], &launch.writes[part.writes.clone()])
 }
 
-/// Adds a launch to a group, after turning a single product into a group.
+/// Adds a launch to a group. A single product becomes a group first.
 fn add(group: &mut Launch, launch: Launch, schedule: GroupSchedule) {
     let part = |kernel, schedule, reads, writes| Part { kernel, reads, writes, schedule, workspace: 0..0 };
     let [reads, writes] = [group.reads.len(), group.writes.len()];

@@ -1,11 +1,11 @@
-//! Conversion of reductions that fusion leaves unfused, because their axes are neither the first nor the last
-//! ones, to bodies over permuted operands.
+//! Conversion of reductions to bodies over permuted operands. Fusion leaves reductions unfused if their axes
+//! are neither the first nor the last ones.
 
 use super::{Draft, Lowering};
 use gradloom_core::ir::{OpKind, ReduceOp};
 use gradloom_core::kernel::{Access, Body, Kernel, Level, Node, NodeId, NodeKind, Store};
 
-/// Converts these reductions to bodies.
+/// Converts unfused reductions to bodies.
 pub(super) fn as_bodies(lowering: &mut Lowering<'_>) {
     for Draft { spec, .. } in &mut lowering.kernels {
         if let Kernel::Op(OpKind::Reduce { op, axes }) = &spec.kernel {
@@ -15,7 +15,7 @@ pub(super) fn as_bodies(lowering: &mut Lowering<'_>) {
 }
 
 /// Returns a reduction as a body over `operand`, whose axes it permutes. It reduces rows, or columns if the
-/// axis of the smallest stride is kept.
+/// axis with the smallest stride is kept.
 fn as_body(op: ReduceOp, axes: &[usize], operand: &mut Access) -> Body {
     let shape = operand.layout.shape.clone();
     let kept: Vec<usize> = (0..shape.rank()).filter(|axis| !axes.contains(axis)).collect();

@@ -1,5 +1,5 @@
 //! Kernels that read an operand in its stored format: right operands of products as 16-bit floats or
-//! quantized blocks, keys and values of attention as 16-bit floats.
+//! quantised blocks, keys and values of attention as 16-bit floats.
 //!
 //! In: the kernels of a graph. Out: the same kernels, which read the source of a conversion to f32 if their
 //! target converts elements while loading them. A conversion without other readers is removed; any other one
@@ -15,8 +15,8 @@ use gradloom_core::fuse::KernelSpec;
 use gradloom_core::ir::{BLOCK, BlockFormat, DType, DotAxes, OpKind};
 use gradloom_core::kernel::{Access, Body, Kernel, Layout, Level, NodeKind, Store};
 
-/// Operands that the products of a target read in their stored format. Attention reads keys and values in it
-/// on every target.
+/// Operands that the products of a target read in their stored format. On every target, attention reads keys
+/// and values in their stored format.
 #[derive(Clone, Copy)]
 enum OfProducts {
     Nothing,
@@ -34,7 +34,8 @@ pub(super) fn floats(lowering: &mut Lowering<'_>) {
     read(lowering, OfProducts::Floats);
 }
 
-/// Makes attention and products read the sources of float conversions, and products those of dequantizations.
+/// Makes attention and products read the sources of float conversions, and products also those of
+/// `Dequantize` ops.
 pub(super) fn floats_and_blocks(lowering: &mut Lowering<'_>) {
     read(lowering, OfProducts::FloatsAndBlocks);
 }

@@ -41,7 +41,7 @@ pub(crate) trait Dialect: Sync {
         Ok(Code::default())
     }
 
-    /// Returns the kernels in the language that all GPUs share. Returns none for a CPU.
+    /// Returns the kernels in the language that all GPUs share, or an empty list for a CPU.
     ///
     /// # Errors
     /// If a kernel cannot run on such a device.

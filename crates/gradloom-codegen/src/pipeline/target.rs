@@ -1,7 +1,7 @@
 //! The target that programs are compiled for.
 //!
-//! In: the limits of a device. Out: the parameters of the stages after the passes: the fusion of ops, the
-//! passes that turn kernels into launches ([`Target::lower`]), and the kernels of a planned program, as text
+//! In: the limits of a device. Out: for the stages after the passes, the fusion of ops, the passes that turn
+//! kernels into launches ([`Target::lower`]), and the kernels of a planned program, as text
 //! ([`Target::emit`]) or ready to load ([`Target::code`]). A device has one target while it is open. Output
 //! that needs no device uses the same type.
 
@@ -129,9 +129,9 @@ impl Target {
         lower::lower(graph, fused, self, true)
     }
 
-    /// Returns the distinct problems of a program that choices exist for: those that lowering produces with
-    /// the current choices, and also the whole form of each product that it splits, because the split is part
-    /// of a product's choice.
+    /// Returns the distinct problems of a program for which there are choices. They are those that lowering
+    /// produces with the current choices, and the uncut forms of the products that it cuts into parts,
+    /// because the cut is part of a product's choice.
     pub fn problems(&self, graph: &Graph, fused: &Fused) -> Vec<Problem> {
         let mut found = Vec::new();
         for cuts_products in [false, true] {
@@ -153,8 +153,8 @@ impl Target {
         self.dialect.code(&Source { target: self, graph, plan, cuts })
     }
 
-    /// Returns the kernels of a plan in the language that all GPUs share, in execution order. Returns none
-    /// for a CPU.
+    /// Returns the kernels of a plan in the language that all GPUs share, in execution order, or an empty
+    /// list for a CPU.
     ///
     /// # Errors
     /// If a kernel cannot run on such a device.

@@ -31,7 +31,7 @@ pub struct Options {
     pub allows_unused: bool,
     /// Number of micro-batches per step (see [`optim::accumulate`]).
     pub micro_batches: usize,
-    /// Maximum number of bytes of memory of the whole step.
+    /// Memory budget of the whole step, in bytes.
     pub memory_budget: Option<u64>,
     /// True if the loss is multiplied by an adaptive scale before differentiation, and the gradients are
     /// divided by it afterwards (see [`optim::loss_scale`]).
@@ -63,7 +63,7 @@ pub struct TrainingGraph {
     pub grad: Graph,
     /// The graph with the optimizer.
     pub optim: Graph,
-    /// The simplified graph, within the memory budget, that is lowered.
+    /// The simplified graph within the memory budget, which is lowered.
     pub passes: Graph,
     /// Parameters that the loss does not depend on, which are therefore not trained.
     pub unused: Vec<String>,
@@ -71,8 +71,8 @@ pub struct TrainingGraph {
     pub reports: Vec<passes::PassReport>,
 }
 
-/// Runs the stages from a traced loss up to the passes. To meet the memory budget, `plan` plans a graph as it
-/// would be when loaded.
+/// Runs the stages from a traced loss up to the passes. With a memory budget, `plan` must plan a graph as
+/// loading would.
 ///
 /// # Errors
 /// If the loss is not an f32 scalar, a parameter has no gradient, a setting is out of range, or the budget is
@@ -85,7 +85,7 @@ pub fn training(
     clock: &mut Clock,
     plan: &mut dyn FnMut(&Graph) -> Result<Plan>,
 ) -> Result<TrainingGraph> {
-    // Reports numbers that are out of range now, not at the first step.
+    // Reports numbers that are out of range here rather than at the first step.
     let mut numbers = optimizer.hyperparameters();
     optimizer.set_rates(&mut numbers, 0);
     optimizer.derive(&mut numbers)?;

@@ -8,7 +8,7 @@ use gradloom_core::kernel::{
     Staging, Store,
 };
 
-/// Maximum number of rows of columns that one workgroup reduces.
+/// Maximum length of columns that one workgroup reduces.
 const SHORT: usize = 256;
 /// Number of lanes that reduce a column.
 const LANES: usize = 8;
@@ -85,7 +85,8 @@ impl Form {
     }
 }
 
-/// Returns true if a product is a single tiled kernel, whose workgroups locate their operands by number.
+/// Returns true if a product is a single tiled kernel, whose workgroups locate their operands by workgroup
+/// number.
 fn is_tiled(schedule: &Schedule) -> bool {
     let Schedule::Product(product) = schedule else { return false };
     let is_tile = match &product.choice.method {

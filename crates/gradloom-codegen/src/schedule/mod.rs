@@ -62,7 +62,7 @@ impl Sharing for Workgroups {
     }
 }
 
-/// Minimum extent of an axis for a whole workgroup to traverse each axis together.
+/// Minimum extent of an axis that a whole workgroup processes together.
 const LONG_AXIS: usize = 128;
 
 /// Returns the schedule of a kernel.

@@ -81,7 +81,7 @@ fn shared_out(body: &Body, limits: &Limits, fours: bool) -> RowSchedule {
             let kept = if body.rows <= FEW_ROWS { KEPT_OF_FEW } else { KEPT_IN_FOURS };
             body.columns.div_ceil(kept).next_power_of_two().clamp(32.min(most), most)
         }
-        // Uses a lane per column: lanes that exchange nothing leave room for many workgroups side by side.
+        // Uses a lane per column. Without exchange between lanes, many workgroups can run side by side.
         false if apart => body.columns.next_power_of_two().clamp(1, most),
         false => body.columns.div_ceil(4).next_power_of_two().clamp(1, most),
     };

@@ -43,7 +43,8 @@ const UNIT: usize = 64;
 const SHORT_ROW: usize = 4 * UNIT;
 
 impl Program {
-    /// Compiles a body for the launch that contains it, whose reads and writes its loads and stores refer to.
+    /// Compiles a body for the launch that contains it. Loads and stores refer to the launch's reads and
+    /// writes.
     ///
     /// # Panics
     /// If [`Body::check`] rejects the body, or shape inference rejects its dtypes.
@@ -73,7 +74,7 @@ pub(super) struct Compiler<'a> {
     pub aliases: Aliases,
     /// Results that may overwrite each operand.
     pub overwriting: Aliases,
-    /// Number of reductions that come before each node, one after the other.
+    /// Reduction depth of each node: the number of reductions that it depends on, one after the other.
     stages: Vec<usize>,
     needed: Vec<bool>,
     /// True for element-level nodes that a later pass takes from an earlier one.
@@ -228,8 +229,8 @@ impl<'a> Compiler<'a> {
         self.program.uniform = code;
     }
 
-    /// Emits the row-level nodes that `stage` reductions come before, except for reductions, which belong to
-    /// the pass before.
+    /// Emits the row-level nodes with the reduction depth `stage`, except for reductions, which belong to the
+    /// pass before.
     fn row_nodes(&mut self, stage: usize) -> Vec<Instruction> {
         let mut code = Vec::new();
         for id in self.nodes_of(Level::Row) {

@@ -176,10 +176,11 @@ fn fetched(program: &Program) -> Vec<Vec<Fetched>> {
 }
 
 /// Returns true if a program is so short that it is memory-bound for large operands. Longer programs are
-/// slower if they write past the caches, unless rows are so long that some are kept, which alone fill the
-/// second-level cache.
+/// slower if they write past the caches, unless rows are so long that some are kept, because kept rows alone
+/// fill the second-level cache.
 pub(super) fn is_bound_by_memory(program: &Program) -> bool {
-    /// Cost at which both ways took the same time, between the gradient of a normalisation and GELU.
+    /// Cost at which both ways of writing took the same time, between those of a normalisation's gradient and
+    /// of GELU.
     const SHORT: usize = 24;
     program.kept > 0 || program.passes.iter().flat_map(|pass| &pass.tile).map(cost).sum::<usize>() < SHORT
 }

@@ -12,7 +12,7 @@ use gradloom_core::kernel::{Level, NodeId, NodeKind};
 
 impl Compiler<'_> {
     /// Returns the index, the chosen elements and the other elements of a selection whose condition is that
-    /// the column equals an index of the row.
+    /// the column equals a row-level index.
     pub(super) fn pick(&self, [condition, chosen, others]: [NodeId; 3]) -> Option<[NodeId; 3]> {
         let index = self.picking_index(condition)?;
         (self.node(chosen).dtype.bytes() == 4).then_some([index, chosen, others])
@@ -43,7 +43,7 @@ impl Compiler<'_> {
         true
     }
 
-    /// Returns the index of the row that a condition compares the column with.
+    /// Returns the row-level index that a condition compares the column with.
     fn picking_index(&self, condition: NodeId) -> Option<NodeId> {
         let NodeKind::Compare(CompareOp::Eq, [a, b]) = self.node(condition).kind else { return None };
         let is_column = |id: NodeId| matches!(self.node(id).kind, NodeKind::Column);

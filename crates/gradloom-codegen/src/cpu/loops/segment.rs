@@ -214,7 +214,7 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// Appends lines that prefetch memory.
+    /// Appends lines that prefetch the memory of `fetched`.
     fn fetch(&mut self, fetched: &[Fetched]) {
         for fetch in fetched {
             let place = self.program.slots.iter().enumerate().find_map(|(slot, info)| match info.place {

@@ -21,8 +21,8 @@ use crate::product::rows_are_groups;
 use gradloom_core::ir::{AttentionSpec, DType, OpKind};
 use gradloom_core::kernel::{self, Access, AttentionSchedule, MATRIX};
 
-/// Number of invocations of a workgroup in which each computes whole rows, and number of rows of a head from
-/// which a workgroup has rows of a single head.
+/// Number of invocations of a workgroup in which each computes whole rows. Heads with at least as many rows
+/// do not share workgroups.
 const OWN: usize = 64;
 /// Number of such invocations on a device that computes on a CPU: the lanes of its vectors.
 const VECTOR: usize = 8;
@@ -97,8 +97,8 @@ pub(crate) fn problems_of(launch: &kernel::Kernel, reads: &[Access]) -> Vec<(Ker
     alone.map(|&kernel| (kernel, problem)).collect()
 }
 
-/// Returns true if a kernel can be measured on its own. Only a program can fill a block table, and without
-/// extra operands the gradient already binds as many as every device supports.
+/// Returns true if a kernel can be measured on its own. Only a program can fill a block table, and the
+/// gradient may have no extra operands, because it already binds as many as every device supports.
 fn can_run_alone(kernel: Kernel, problem: &Problem) -> bool {
     !problem.spec.block_table && (kernel == Kernel::Forward || problem.spec.extra_operands() == 0)
 }

@@ -53,8 +53,8 @@ pub fn to_line(kernel: Kernel, problem: &Problem, choice: &Choice) -> String {
     words.join(" ")
 }
 
-/// Parses a kernel and its choice, without checking that they suit. Returns `None` if [`to_line`] does not
-/// write such a line.
+/// Parses a kernel and its choice, without checking that they suit. Returns `None` if the line does not have
+/// the format of [`to_line`].
 pub fn from_line(line: &str) -> Option<(Kernel, Problem, Choice)> {
     let (problem, choice) = line.strip_prefix("attention ")?.split_once(" : ")?;
     let mut words = problem.split(' ').peekable();

@@ -92,8 +92,8 @@ fn for_device(tile: Tile, limits: &Limits) -> Tile {
     if limits.scalar { Tile { staging: Staging::Scalars, ..tile } } else { tile }
 }
 
-/// Returns the numbers of parts to try for sums of length `k`: the two largest that keep the device's limits,
-/// and 1 if there are enough tiles or no larger number is possible.
+/// Returns the numbers of parts to try for sums of length `k`: the two largest that suit the device, and 1 if
+/// there are enough tiles or no larger number suits.
 fn cuts(tiles: usize, k: usize, limits: &Limits) -> Vec<u32> {
     let fits = |&parts: &u32| {
         let parts = parts as usize;

@@ -160,7 +160,7 @@ const STREAMED: std::ops::RangeInclusive<usize> = 2..=64;
 /// Maximum number of rows for workgroups of 16 rows. Products with more rows use workgroups of 32 rows.
 const IN_SIXTEENS: usize = 32;
 
-/// Number of tiles that occupies a large device.
+/// Number of tiles that occupy a large device.
 const ENOUGH_TILES: usize = 264;
 
 /// Minimum number of steps of 16 terms per subgroup before more subgroups are used. With 3 instead of 6, a
@@ -231,9 +231,9 @@ fn lanes_of_terms(problem: &DotProblem, limits: &Limits) -> Option<ProductChoice
     let [rows, columns, slices] = match Side::both(problem)[1].along {
         Along::Contract => [FEW_ROWS, 16, 32],
         // Uses as many threads as there are terms for. With eight rows, a thread needs so many registers that
-        // a multiprocessor only has room for one workgroup: on an H100, a step of GPT-2 124M with 8 texts
-        // takes 0.62 ms in tiles of four rows and 0.80 ms in tiles of eight, which read the right operand
-        // once.
+        // a multiprocessor only has room for one workgroup. On an H100, a step of GPT-2 124M with 8 texts
+        // takes 0.62 ms in tiles of four rows, and 0.80 ms in tiles of eight, although these read the right
+        // operand only once.
         Along::Free => [4, 16, (problem.k / 4).next_power_of_two().clamp(16, 128)],
     };
     let [m, columns, slices] = [rows.min(problem.m), columns, slices].map(narrow);

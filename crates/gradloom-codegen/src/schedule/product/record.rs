@@ -9,7 +9,7 @@
 use crate::product::{BatchAxis, DotProblem, MatrixView};
 use gradloom_core::kernel::{CooperativeTile, Method, ProductChoice, Staging, Tile};
 
-/// Number of buffers that encodes none with scalar loads.
+/// Number that encodes scalar loads without buffers.
 const SCALARS: u32 = 3;
 /// Offset that is added to the number of slices.
 const SLICED: u32 = 10;
@@ -48,8 +48,8 @@ pub fn to_line(problem: &DotProblem, choice: &ProductChoice) -> String {
     line + &format!(" : {name} {numbers} {}", choice.parts)
 }
 
-/// Parses a product and its choice, without checking that they suit. Returns `None` if [`to_line`] does not
-/// write such a line.
+/// Parses a product and its choice, without checking that they suit. Returns `None` if the line does not have
+/// the format of [`to_line`].
 pub fn from_line(line: &str) -> Option<(DotProblem, ProductChoice)> {
     let (problem, choice) = line.strip_prefix("product ")?.split_once(" : ")?;
     let (mut batch, mut numbers) = (Vec::new(), Vec::new());

@@ -97,7 +97,7 @@ fn shared_right_operands_fold_into_rows() {
     shared.batch[0].rhs_stride = 0;
     let folded = fold_batch(shared.clone());
     assert_eq!((folded.batch.len(), folded.m, folded.lhs.free_stride), (0, 24, 16));
-    // With one row per batch element, the batch folds whatever its stride.
+    // With one row per batch element, the batch can be merged regardless of its stride.
     let mut single = problem(6, [1, 8, 16], [false, false]);
     single.batch[0] = BatchAxis { extent: 6, lhs_stride: 40, rhs_stride: 0 };
     assert_eq!((fold_batch(single.clone()).m, fold_batch(single).lhs.free_stride), (6, 40));

@@ -221,7 +221,8 @@ pub(super) fn keep_ordered(asm: &mut Assembler, ordered: Register, a: Register, 
     push_under(asm, compare, Some(ordered), false);
 }
 
-/// Emits `to = a op b` for the maximum or minimum of two floats, neither of which may be NaN.
+/// Emits `to = a op b` for the maximum or minimum of two floats. The result is unspecified where either is
+/// NaN.
 pub(super) fn extreme(asm: &mut Assembler, op: ReduceOp, to: Register, a: Register, b: Register) {
     two(asm, code_of_extreme(op), to, a, Vector::Register(b));
 }

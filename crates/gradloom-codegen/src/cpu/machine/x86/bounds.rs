@@ -54,7 +54,7 @@ impl Bounds {
         self.addresses.retain(|&(known, _)| known != register);
     }
 
-    /// Checks an instruction, and tracks the operand's address that it loads or overwrites.
+    /// Checks an instruction, and tracks which registers contain the addresses of operands.
     pub fn check(&mut self, instruction: &Instruction) {
         if self.broken.is_none()
             && instruction.memory_base() != Register::None

@@ -60,7 +60,7 @@ pub fn allocate<'a>(
     masks: usize,
 ) -> Option<Allocation> {
     let most = |lines| most_at_once(lines, &uses(lines));
-    // More registers would only save them spills, at the cost of the lines that run for each vector.
+    // More registers would only save these lines spills, at the cost of the lines that run for each vector.
     let needed = others.map(|other| most(other).min(SOURCES + 1)).max().unwrap_or(0);
     let most = most(lines).max(needed);
     allocate_beside(lines, vectors, masks, invariants(lines, vectors.saturating_sub(most)))
