@@ -32,8 +32,8 @@ pub const EXTENT_ALIGNMENT: usize = 8;
 /// Alignment of the start of each row, in bytes.
 pub const ROW_ALIGNMENT: usize = 16;
 
-/// Number of bytes after each device allocation that the library may read. It reads them to compute padding
-/// columns of the result, which are never read.
+/// Number of bytes after each device allocation that the library may read while it computes padding columns
+/// of a result.
 pub const ROOM_BEHIND: usize = 64 << 10;
 
 /// `batch` products of `[m, k]` and `[k, n]` matrices, accumulated in f32.
@@ -99,7 +99,7 @@ impl LibraryProduct {
         dtype: DType,
         (result, result_dtype): (&Layout, DType),
     ) -> Option<Self> {
-        // The library has no 16-bit results of f32 operands, and the lowering never requires them.
+        // The library cannot compute 16-bit results of f32 operands, and lowering never requires them.
         if dtype == DType::F32 && result_dtype != DType::F32 {
             return None;
         }

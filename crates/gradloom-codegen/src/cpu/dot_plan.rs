@@ -13,8 +13,8 @@ use std::ops::Range;
 /// Maximum number of contracted indices that are processed together. A panel of two vectors of columns then
 /// fits, or almost fits, a first-level cache.
 const DEPTH_BLOCK: usize = 256;
-/// The same for a packed right operand. It is larger because a task is done with one block before it packs
-/// the next.
+/// Maximum number of contracted indices that are processed together if the right operand is packed. It is
+/// larger than [`DEPTH_BLOCK`] because a task is done with one block before it packs the next.
 const PACKED_DEPTH_BLOCK: usize = 384;
 /// Number of rows that are processed with all columns of a task before the next block of rows. With
 /// [`DEPTH_BLOCK`], they take a part of a second-level cache.
@@ -62,15 +62,15 @@ impl Form {
 /// Plan of the computation of a product.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DotPlan {
-    /// The product. One with a single column is computed as its transpose, which has a single row.
+    /// The product, or its transpose if the product has a single column.
     pub problem: DotProblem,
-    /// True if `problem` is the transpose of the launch's product.
+    /// True if `problem` is the transpose of the launch's product, which has a single row.
     pub transposed: bool,
     /// Format of the right operand in memory.
     pub form: Form,
     /// Split of the product into tasks.
     pub schedule: DotSchedule,
-    /// Index of the write that holds the raw product, if one can.
+    /// Index of the write that holds the raw product, if any write can hold it.
     pub direct: Option<usize>,
     /// True if the right operand is packed. The left one never is, because its elements are read one at a
     /// time.

@@ -27,8 +27,8 @@ const ROW_UNIT: usize = STRIP;
 const MOST_COLUMNS: usize = 256;
 /// Maximum number of rows of a task.
 const MOST_ROWS: usize = 528;
-/// Minimum number of rows of a task if rows are split, and the same if every task has to transpose its
-/// columns of the right operand.
+/// Minimum number of rows of a task if rows are split, without and with a right operand whose columns every
+/// task has to transpose.
 const LEAST_ROWS: usize = 96;
 const LEAST_ROWS_OF_TRANSPOSED: usize = 256;
 /// Maximum number of rows of a product that is bound by reading the right operand, which is fastest in long
@@ -38,8 +38,8 @@ pub const FEW_ROWS: usize = 4;
 const MOST_COLUMNS_OF_FEW_ROWS: usize = 4096;
 /// Minimum length of a part of a split sum.
 const LEAST_DEPTH: usize = 512;
-/// The same with few rows, and the maximum number of parts, which is low because a single thread adds them
-/// up.
+/// Minimum length of a part of a split sum of few rows, and maximum number of parts, which is low because a
+/// single thread adds them up.
 const LEAST_DEPTH_OF_FEW_ROWS: usize = 64;
 const MOST_PARTS_OF_FEW_ROWS: usize = 8;
 

@@ -13,7 +13,7 @@ use gradloom_core::fuse::KernelSpec;
 use gradloom_core::ir::{DType, OpKind};
 use gradloom_core::kernel::{Access, Body, Kernel, Level, NodeKind, Schedule, Store};
 
-/// Merges such loops into attention.
+/// Merges loops over the rows of attention's output into attention.
 pub(super) fn follow(lowering: &mut Lowering<'_>) {
     let mut at = 0;
     while at < lowering.kernels.len() {

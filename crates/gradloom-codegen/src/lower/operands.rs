@@ -23,7 +23,7 @@ pub(super) fn with_shared_rows(lowering: &mut Lowering<'_>) {
 }
 
 struct Copies {
-    /// Right operands of which several products share a copy.
+    /// Right operands whose copies several products share.
     shared: Vec<Shared>,
     /// True if products read overlapping windows as right operands without a copy.
     packs_windows: bool,
@@ -77,7 +77,7 @@ impl Copies {
             return;
         }
         let copies = dot_copies(axes, &reads[0].layout, right);
-        // A product of a value with itself copies it once.
+        // Avoids a second copy if a product multiplies a value by itself.
         let mut last: Option<(Access, Access)> = None;
         for (read, order) in reads.iter_mut().zip([copies.lhs, copies.rhs]) {
             let Some(order) = order else { continue };

@@ -23,7 +23,7 @@ pub(super) fn rows(lowering: &mut Lowering<'_>) {
     };
     let mut rows: Vec<Rows> = Vec::new();
     for (kernel, reads, writes, _) in kernels(lowering) {
-        // The epilogue of such a product becomes a separate loop.
+        // The epilogue of a product for the library becomes a separate loop.
         let (axes, writes) = match kernel {
             Kernel::Op(OpKind::Dot(axes)) => (axes, writes),
             Kernel::Dot { axes, .. } => (axes, &[][..]),
@@ -141,7 +141,7 @@ impl Rows {
         (last < length).then(|| Layout::new(offset, layout.shape.clone(), strides))
     }
 
-    /// Pads the rows. If a loop writes them, it also writes zeros to the padding.
+    /// Pads the rows. If a loop writes the rows, the loop's kernel also fills the padding with zeros.
     fn apply(&self, lowering: &mut Lowering<'_>) -> Option<Padded> {
         let by_loop = kernels(lowering).into_iter().any(|(kernel, _, writes, _)| {
             matches!(kernel, Kernel::Loop(_)) && writes.iter().any(|write| write.buffer == self.buffer)

@@ -10,7 +10,7 @@ use crate::schedule::product::streamed_parts;
 use gradloom_core::ir::{BinaryOp, DType, DotAxes, OpKind, Shape, Type};
 use gradloom_core::kernel::{Access, Body, Kernel, Layout, Level, Node, NodeId, NodeKind, Store};
 
-/// Cuts the sums of such products into parts.
+/// Cuts the sums of products of few rows into parts.
 pub(super) fn in_parts(lowering: &mut Lowering<'_>) {
     lowering.take_apart(|lowering, draft| match &draft.kernel {
         Kernel::Dot { axes, epilogue } if !draft.commit => lowering.dot_in_parts(draft, axes, epilogue),

@@ -48,7 +48,7 @@ pub struct Segment {
     pub streaming: Option<Streaming>,
     pub operands: Vec<RoutineOperand>,
     pub positions: Positions,
-    /// True if rows without gaps between them can be processed as one row.
+    /// True if consecutive rows without gaps can be processed as one row.
     pub flat: bool,
     pub counts_columns: bool,
     /// Indices of the instructions that the segment replaces.
@@ -236,8 +236,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Returns the operands that are large results with 4-byte elements in rows, and that nothing outside the
-    /// segment reads.
+    /// Returns the large results with 4-byte elements that nothing outside the segment reads.
     fn streams(&self) -> Vec<OperandNumber> {
         let is_stream = |&(_, operand): &(usize, &RoutineOperand)| {
             let RoutineOperand::Slot(slot) = *operand else { return false };

@@ -9,8 +9,8 @@ use crate::cpu::lanes::{BinaryInst, LaneKind, Lanes, MaskOp, UnaryInst};
 use gradloom_core::ir::CompareOp;
 use std::collections::HashMap;
 
-/// Maximum number of lines of a routine. Segments are cut far below it; a segment that exceeds it anyway
-/// stays interpreted.
+/// Maximum number of lines of a routine. Segments are cut far below it, and stay interpreted if they exceed
+/// it anyway.
 pub const MOST_LINES: usize = 1 << 18;
 
 /// Source of a line: the value of an earlier line, or an invariant, which is the same in all lanes and in all
@@ -48,7 +48,7 @@ pub enum Op {
     One(UnaryInst),
     /// Compares two vectors, with a mask as the result.
     Compare(CompareOp, LaneKind),
-    /// True where two floats are unordered, because either is NaN.
+    /// True where two floats are unordered: at least one of them is NaN.
     Unordered,
     /// True where a lane of a vector is not zero, with a mask as the result.
     NotZero,

@@ -111,7 +111,7 @@ impl Builder {
         let zero = self.bits(0);
         match (from, to) {
             (F32, F32) | (I32 | U32, I32 | U32) | (Bool, Bool) => a,
-            // These conversions are loops over memory.
+            // These conversions are only implemented as loops over memory.
             (F16 | BF16 | U8 | I64, _) | (_, F16 | BF16 | U8 | I64) => no_lines("cast", to),
             (F32, I32) => {
                 let (high, most) = (self.float(2_147_483_648.0), self.bits(i32::MAX.cast_unsigned()));

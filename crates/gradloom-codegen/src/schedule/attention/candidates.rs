@@ -7,8 +7,8 @@ use super::choose::{FEW_ROWS, TILES, choose, own};
 use super::{Choice, Kernel, Matrices, Problem, suits};
 use crate::limits::Limits;
 
-/// Maximum number of elements of its rows that an invocation of a software device keeps. More of them take
-/// long to compile.
+/// Maximum number of elements of all rows that an invocation of a software device keeps. A larger number
+/// takes long to compile.
 const OWN: usize = 128;
 
 /// Returns the choices for a kernel on a device with these limits, starting with that of the rule. A device

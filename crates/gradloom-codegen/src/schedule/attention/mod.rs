@@ -24,7 +24,8 @@ use gradloom_core::kernel::{self, Access, AttentionSchedule, MATRIX};
 /// Number of invocations of a workgroup in which each computes whole rows. Heads with at least as many rows
 /// do not share workgroups.
 const OWN: usize = 64;
-/// Number of such invocations on a device that computes on a CPU: the lanes of its vectors.
+/// Number of invocations of a workgroup in which each computes whole rows, on a device that computes on a
+/// CPU: the lanes of its vectors.
 const VECTOR: usize = 8;
 /// Maximum number of rows per thread of a tile. The size of a kernel's source grows with it.
 const MOST_EACH: usize = 16;
@@ -103,7 +104,7 @@ fn can_run_alone(kernel: Kernel, problem: &Problem) -> bool {
     !problem.spec.block_table && (kernel == Kernel::Forward || problem.spec.extra_operands() == 0)
 }
 
-/// Returns true if a workgroup of a device with these limits supports such blocks.
+/// Returns true if the blocks of a tile fit a workgroup of a device with these limits.
 fn fits(kernel: Kernel, problem: &Problem, tile: &Tile, limits: &Limits) -> bool {
     tile.threads() <= limits.invocations as usize
         && tile.bytes(kernel, problem) <= limits.workgroup_memory as usize

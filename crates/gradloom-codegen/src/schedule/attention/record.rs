@@ -9,7 +9,7 @@
 use super::{Choice, Kernel, Lanes, Matrices, Problem, Tile};
 use gradloom_core::ir::AttentionSpec;
 
-/// Maximum of each number in a line, so that computing with them does not overflow.
+/// Maximum value of a number in a line, which prevents overflows in computations.
 const LARGEST: usize = u32::MAX as usize;
 
 fn name(kernel: Kernel) -> &'static str {

@@ -28,14 +28,14 @@ const CHUNK_LANES: i32 = 256;
 const LONG: usize = 16;
 /// Number of columns that are reduced at a time.
 const CHUNK: usize = 256;
-/// Columns that exist where a whole vector of them is processed.
+/// Columns that the current row has where a whole vector of them is processed.
 const VECTOR_WINDOW: Window = Window::Columns(16);
-/// Columns that exist at the last of the four positions from which a chunk is reduced.
+/// Columns that the current row has at the last of the four positions from which a chunk is reduced.
 const CHUNK_WINDOW: Window = Window::Columns(CHUNK - 3 * 16);
 /// Number of registers of a reduction: four vectors of running results, and two for combining four elements.
 const HELD: usize = 6;
-/// Registers with the number of columns of a row, the end of a loop, and the end of the whole vectors of a
-/// row.
+/// Registers that contain the number of columns of a row, the end of a loop, and the end of the row's whole
+/// vectors.
 const COLUMNS: Register = Register::RDX;
 const END: Register = Register::R8;
 const WHOLE: Register = Register::R9;
