@@ -1,9 +1,11 @@
 //! Throughput of CPU kernels, one launch each:
-//! `cargo bench -p gradloom-runtime --bench cpu_kernels [filter]`.
+//! `cargo bench -p gradloom-cpu --bench cpu_kernels [filter]`.
 //!
 //! Prints the best of several runs, in nanoseconds a run, billions of elements a second, and billions of
 //! bytes moved a second.
 
+use gradloom_codegen::cpu::loop_workspace;
+use gradloom_core::fuse::single;
 use gradloom_core::ir::{
     ArgReduceOp, BinaryOp, CompareOp, DType, Graph, OpId, OpKind, ReduceOp, Shape, UnaryOp, ValueId,
 };
@@ -23,32 +25,42 @@ fn memory(elements: usize) -> Vec<Line> {
     (0..elements.div_ceil(16) + 1).map(|line| Line(std::array::from_fn(|i| value(16 * line + i)))).collect()
 }
 
+/// Times the kernel of an op; elementwise ops and reductions are loops.
 fn bench(name: &str, kernel: Kernel, reads: &[(DType, Layout)], (dtype, shape): (DType, Shape)) {
     if std::env::args().nth(1).is_some_and(|filter| !filter.starts_with('-') && !name.contains(&filter)) {
         return;
     }
     let access =
         |buffer: usize, dtype, layout| Access { buffer: ValueId(buffer as u32), dtype, layout, blocks: None };
+    let mut accesses: Vec<Access> =
+        reads.iter().enumerate().map(|(i, (d, l))| access(i, *d, l.clone())).collect();
+    let kernel = match &kernel {
+        Kernel::Op(kind) => single(kind, &mut accesses, dtype),
+        _ => kernel,
+    };
+    let workspace = kernel.body().map_or(0, loop_workspace);
     let launch = Launch {
         op: OpId(0),
         kernel,
-        reads: reads.iter().enumerate().map(|(i, (d, l))| access(i, *d, l.clone())).collect(),
+        reads: accesses,
         writes: vec![access(reads.len(), dtype, Layout::contiguous(&shape))],
         may_alias: Vec::new(),
         schedule: Schedule::Whole,
-        workspace: 0,
+        workspace: workspace as u64,
         phase: Phase::Compute,
     };
     let sources: Vec<Vec<Line>> = reads.iter().map(|(_, layout)| memory(layout.end())).collect();
     let mut target = memory(shape.elements());
     let addresses: Vec<*const u8> = sources.iter().map(|m| m.as_ptr().cast()).collect();
     let writes = [target.as_mut_ptr().cast()];
+    let mut scratch = memory(workspace / 4);
     let elements = reads.iter().map(|(_, l)| l.shape.elements()).max().unwrap_or(0).max(shape.elements());
     let bytes = sources.iter().map(|m| 64 * m.len()).sum::<usize>() + shape.elements() * dtype.bytes();
     for threads in [1, std::thread::available_parallelism().map_or(1, usize::from)] {
         let pool = Pool::new(threads);
         let kernel = prepare(&launch, &Graph::new());
-        let call = Call { pool: &pool, reads: &addresses, writes: &writes, scratch: std::ptr::null_mut() };
+        let call =
+            Call { pool: &pool, reads: &addresses, writes: &writes, scratch: scratch.as_mut_ptr().cast() };
         let mut best = f64::INFINITY;
         let begin = Instant::now();
         while begin.elapsed().as_millis() < 150 {
@@ -129,6 +141,13 @@ fn main() {
     bench("max [8192, 768] rows", reduce(ReduceOp::Max, &[1]), &[dense(&rows)], f32s(&Shape::from([8192])));
     bench("sum [1M, 3] rows", reduce(ReduceOp::Sum, &[1]), &[dense(&narrow)], f32s(&Shape::from([1 << 20])));
     bench("sum [1M, 3] columns", reduce(ReduceOp::Sum, &[0]), &[dense(&narrow)], f32s(&Shape::from([3])));
+    for shape in [[64, 128, 256], [32, 512, 64], [4, 4096, 1024], [512, 128, 16], [2048, 64, 4]] {
+        let x = Shape::from(shape);
+        let result = Shape::from([shape[0], shape[2]]);
+        bench(&format!("sum {shape:?} middle"), reduce(ReduceOp::Sum, &[1]), &[dense(&x)], f32s(&result));
+        let ends = Shape::from([shape[1]]);
+        bench(&format!("sum {shape:?} ends"), reduce(ReduceOp::Sum, &[0, 2]), &[dense(&x)], f32s(&ends));
+    }
     let argmax = Kernel::Op(OpKind::ArgReduce { op: ArgReduceOp::ArgMax, axis: 1 });
     bench("argmax [8192, 768] rows", argmax, &[dense(&rows)], (DType::I32, [8192].into()));
     let random = Kernel::Op(OpKind::RandomBits { shape: small.clone(), site: 1 });

@@ -129,7 +129,7 @@ mod tests {
     use crate::prepare;
     use crate::testing::{Job, Random, Tensor};
     use gradloom_codegen::cpu::loop_workspace;
-    use gradloom_core::ir::{BinaryOp, DType, OpKind, ReduceOp, Shape};
+    use gradloom_core::ir::{ArgReduceOp, BinaryOp, DType, OpKind, ReduceOp, Shape};
     use gradloom_core::kernel::{Body, Kernel, Layout, Level, Node, NodeId, NodeKind, Schedule, Store};
 
     /// x + y in the place of x, and the sums of its columns.
@@ -161,8 +161,8 @@ mod tests {
             })
             .collect();
         let reads = vec![Tensor::contiguous(random, DType::F32, &[50].into())];
-        let kernel = Kernel::Op(OpKind::Reduce { op: ReduceOp::Max, axes: vec![0] });
-        let results = vec![(DType::F32, Layout::contiguous(&Shape::scalar()), None)];
+        let kernel = Kernel::Op(OpKind::ArgReduce { op: ArgReduceOp::ArgMax, axis: 0 });
+        let results = vec![(DType::I32, Layout::contiguous(&Shape::scalar()), None)];
         jobs.insert(2, Job { kernel, reads, results, workspace: 0 });
         jobs
     }

@@ -5,8 +5,7 @@
 
 use super::kernel::{Call, Prepared, Trap};
 use super::{
-    InstructionSet, Loops, attention, custom, dot, elementwise, fused, group, index, movement, random,
-    reduce, rows,
+    InstructionSet, Loops, attention, custom, dot, fused, group, index, movement, random, reduce, rows,
 };
 use gradloom_core::ir::{Graph, OpKind};
 use gradloom_core::kernel::{Kernel, Launch};
@@ -44,13 +43,7 @@ pub fn prepare_with(launch: &Launch, graph: &Graph, loops: Loops) -> Box<dyn Pre
     };
     let level = InstructionSet::detect();
     match kind {
-        OpKind::Unary(op) => elementwise::prepare_unary(launch, *op, level),
-        OpKind::Binary(op) => elementwise::prepare_binary(launch, *op, level),
-        OpKind::Compare(op) => elementwise::prepare_compare(launch, *op, level),
-        OpKind::Select => elementwise::prepare_select(launch, level),
-        OpKind::Cast { dtype } => elementwise::prepare_cast(launch, *dtype, level),
         OpKind::Dequantize { format } => movement::prepare_dequantize(launch, *format),
-        OpKind::Reduce { op, axes } => reduce::prepare(launch, *op, axes, level),
         OpKind::ArgReduce { op, axis } => reduce::prepare_arg(launch, *op, *axis, level),
         OpKind::Cumulate { op, reverse } => rows::prepare_cumulate(launch, *op, *reverse, level),
         OpKind::Sort { count, descending } => rows::prepare_sort(launch, *count, *descending, level),
@@ -81,7 +74,13 @@ pub fn prepare_with(launch: &Launch, graph: &Graph, loops: Loops) -> Box<dyn Pre
         | OpKind::Conv(_)
         | OpKind::Windows { .. }
         | OpKind::Words
-        | OpKind::Barrier => {
+        | OpKind::Barrier
+        | OpKind::Unary(_)
+        | OpKind::Binary(_)
+        | OpKind::Compare(_)
+        | OpKind::Select
+        | OpKind::Cast { .. }
+        | OpKind::Reduce { .. } => {
             panic!("gradloom launched {}, which has no kernel; please report this", kind.name())
         }
     }

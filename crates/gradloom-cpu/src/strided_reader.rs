@@ -80,18 +80,6 @@ impl StridedReader {
         Self { offset: layout.offset, element_bytes, order }
     }
 
-    /// Returns whether neighbours in row-major order lie far apart while others lie close, as in a
-    /// transposed matrix: staging then uses little of each cache line that it touches.
-    pub(super) fn runs_across(&self) -> bool {
-        match &self.order {
-            Order::Contiguous | Order::Splat => false,
-            Order::Strided(axes) => {
-                let inner = axes[axes.len() - 1].stride;
-                inner > 1 && axes.iter().any(|axis| 0 < axis.stride && axis.stride < inner)
-            }
-        }
-    }
-
     /// Returns the address of `count` contiguous elements from row-major position `start` on.
     ///
     /// # Safety

@@ -5,7 +5,9 @@
 //! before a run: a kernel that reads outside of its operands gives NaN. Results stand between guards that
 //! must survive.
 
-use super::{Call, InstructionSet, Loops, Pool, Prepared, Trap};
+use super::{Call, InstructionSet, Loops, Pool, Prepared, Trap, fused};
+use gradloom_codegen::cpu::loop_workspace;
+use gradloom_core::fuse::single;
 use gradloom_core::ir::{DType, OpId, OpKind, Shape, ValueId};
 use gradloom_core::kernel::{Access, Kernel, Launch, Layout, Phase, Schedule};
 pub(super) use gradloom_testing::Random;
@@ -221,52 +223,29 @@ impl Case {
         Self { kind, reads, dtype, shape: shape.into(), in_place: None }
     }
 
-    pub(super) fn launch(&self) -> Launch {
-        let access = |buffer: usize, dtype, layout| Access {
-            buffer: ValueId(buffer as u32),
-            dtype,
-            layout,
-            blocks: None,
-        };
-        let write = match self.in_place {
+    /// Returns the op's kernel with its operands: a loop if the op is elementwise or a reduction.
+    fn job(&self) -> Job {
+        let layout = match self.in_place {
             Some(read) => self.reads[read].layout.clone(),
             None => Layout { offset: GUARD, ..Layout::contiguous(&self.shape) },
         };
-        Launch {
-            op: OpId(0),
+        let mut job = Job {
             kernel: Kernel::Op(self.kind.clone()),
-            reads: self.reads.iter().enumerate().map(|(i, r)| access(i, r.dtype, r.layout.clone())).collect(),
-            writes: vec![access(self.in_place.unwrap_or(self.reads.len()), self.dtype, write)],
-            may_alias: self.in_place.map(|read| (0, read)).into_iter().collect(),
-            schedule: Schedule::Whole,
+            reads: self.reads.clone(),
+            results: vec![(self.dtype, layout, self.in_place)],
             workspace: 0,
-            phase: Phase::Compute,
+        };
+        let mut reads = job.launch().reads;
+        job.kernel = single(&self.kind, &mut reads, self.dtype);
+        for (read, access) in job.reads.iter_mut().zip(reads) {
+            read.layout = access.layout;
         }
+        job.workspace = job.kernel.body().map_or(0, loop_workspace);
+        job
     }
 
-    fn run_on(&self, kernel: &dyn Prepared, pool: &Pool) -> Result<Tensor, Trap> {
-        let mut reads = self.reads.clone();
-        let layout = Layout { offset: GUARD, ..Layout::contiguous(&self.shape) };
-        let mut result = Tensor::new(self.dtype, layout, self.shape.elements() + 2 * GUARD);
-        // Through one pointer each, so that the borrow of an operand does not end that of the result in its
-        // place.
-        let addresses: Vec<*mut u8> = reads.iter_mut().map(|read| read.words.as_mut_ptr().cast()).collect();
-        let write = self.in_place.map_or(result.words.as_mut_ptr().cast(), |read| addresses[read]);
-        let sources: Vec<*const u8> = addresses.iter().map(|a| a.cast_const()).collect();
-        kernel.run(&Call { pool, reads: &sources, writes: &[write], scratch: std::ptr::null_mut() })?;
-        if let Some(read) = self.in_place {
-            return Ok(Tensor { dtype: self.dtype, ..reads.swap_remove(read) });
-        }
-        let untouched = Tensor::new(self.dtype, result.layout.clone(), self.shape.elements() + 2 * GUARD);
-        let (end, after) = (GUARD + self.shape.elements(), 2 * GUARD + self.shape.elements());
-        for guard in (0..GUARD).chain(end..after) {
-            assert_eq!(
-                result.bits(guard),
-                untouched.bits(guard),
-                "a write at {guard}, outside {GUARD}..{end}"
-            );
-        }
-        Ok(result)
+    pub(super) fn launch(&self) -> Launch {
+        self.job().launch()
     }
 
     /// Runs with every instruction set and 1, 2 and 3 threads, which must agree bit for bit.
@@ -274,30 +253,15 @@ impl Case {
         &self,
         prepare: impl Fn(&Launch, InstructionSet) -> Box<dyn Prepared>,
     ) -> Result<Vec<f64>, Trap> {
-        let launch = self.launch();
-        let mut first: Option<Result<Tensor, Trap>> = None;
-        for level in InstructionSet::available() {
-            let kernel = prepare(&launch, level);
-            for threads in [1, 2, 3] {
-                let result = self.run_on(&*kernel, &Pool::new(threads));
-                match (&first, &result) {
-                    (None, _) => first = Some(result),
-                    (Some(Ok(first)), Ok(result)) => {
-                        for p in result.positions() {
-                            // Which NaN it is may differ: library functions do not quiet what instructions
-                            // do.
-                            let values = [first, result].map(|t| value(t.dtype, t.bits(p)));
-                            let same = first.bits(p) == result.bits(p) || values.iter().all(|v| v.is_nan());
-                            assert!(same, "{:?}: {level:?}, {threads} threads: other bits at {p}", self.kind);
-                        }
-                    }
-                    (Some(first), result) => {
-                        assert_eq!(first.as_ref().err(), result.as_ref().err(), "{:?}", self.kind);
-                    }
-                }
-            }
-        }
-        first.expect("there is a level").map(|result| result.values())
+        self.job().run(|launch, level, _| prepare(launch, level)).map(|mut results| results.remove(0))
+    }
+
+    /// Runs an elementwise op or a reduction, as [`Job::run`] does.
+    pub(super) fn run_loop(&self) -> Result<Vec<f64>, Trap> {
+        let results = self.job().run(|launch, level, loops| {
+            fused::prepare_loop(launch, launch.kernel.body().expect("a loop"), level, loops)
+        });
+        results.map(|mut results| results.remove(0))
     }
 }
 

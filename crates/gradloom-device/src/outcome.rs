@@ -39,6 +39,30 @@ pub fn trap(message: String) -> Error {
     Error::new(ErrorKind::Trap, message).help(help)
 }
 
+/// Returns the message for an index outside `0..extent` at a row-major position of the indices.
+pub fn index_out_of_range(index: i32, indices: &[usize], position: usize, extent: usize) -> String {
+    let at = coordinates(indices, position);
+    format!(
+        "index {index} at position {at:?} of the indices is out of range: there are {extent} rows (0..{extent})"
+    )
+}
+
+/// Returns the message for a divisor of 0 at a row-major position.
+pub fn divided_by_zero(position: usize) -> String {
+    format!("an integer was divided by zero, at element {position}")
+}
+
+/// Returns the coordinates of a row-major position.
+pub fn coordinates(shape: &[usize], position: usize) -> Vec<usize> {
+    let mut rest = position;
+    let mut at = vec![0; shape.len()];
+    for (coordinate, &extent) in at.iter_mut().zip(shape).rev() {
+        *coordinate = rest % extent.max(1);
+        rest /= extent.max(1);
+    }
+    if shape.is_empty() && position > 0 { vec![position] } else { at }
+}
+
 /// Returns the error of an i64 value that does not fit in i32.
 pub fn out_of_i32(place: &str) -> Error {
     Error::new(ErrorKind::Trap, format!("the i64 at position {place} is not in i32's range"))

@@ -7,7 +7,7 @@
 // }
 
 // 1 blocks of 256 threads
-// div
+// map [1 x 70]
 __device__ int divide(int a, int b) {
     return b == 0 ? 0 : b == -1 ? (int)(0u - (unsigned)a) : a / b;
 }
@@ -31,14 +31,14 @@ __device__ void report(unsigned* status, unsigned launch, unsigned position, int
         status[4] = extent;
     }
 }
-extern "C" __global__ void __launch_bounds__(256) k_div(const int* b0, const int* b1, int* b2, unsigned* status) {
+extern "C" __global__ void __launch_bounds__(256) k_map_1_x_70(const int* b0, const int* b1, int* b2, unsigned* status) {
     let_next_start();
     unsigned v4 = ((blockIdx.x * 256u) + threadIdx.x);
     wait_for_others();
     if ((v4 < 70u)) {
-        int v10 = b0[v4];
-        int v14 = b1[v4];
+        int v14 = b0[v4];
         if (v14 == 0) report(status, 1u, v4, 0, 0u);
-        b2[v4] = divide(v10, v14);
+        int v18 = b1[v4];
+        b2[v4] = divide(v18, v14);
     }
 }

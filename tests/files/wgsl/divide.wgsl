@@ -7,7 +7,7 @@
 // }
 
 // [1, 1, 1] workgroups
-// div
+// map [1 x 70]
 @group(0) @binding(0) var<storage, read_write> b0: array<i32>;
 @group(0) @binding(1) var<storage, read_write> b1: array<i32>;
 @group(0) @binding(2) var<storage, read_write> status: array<atomic<u32>, 52>;
@@ -16,11 +16,11 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     let group = workgroup.x;
     let v4 = ((group * 256u) + local);
     if ((v4 < 70u)) {
-        let v10 = b0[v4];
         let v14 = b1[v4];
         if (v14 == 0 && atomicCompareExchangeWeak(&status[1], 0u, 1u).exchanged) {
             atomicStore(&status[2], v4);
         }
-        b0[v4] = (v10 / v14);
+        let v18 = b0[v4];
+        b0[v4] = (v18 / v14);
     }
 }

@@ -16,7 +16,6 @@ mod operands;
 mod pad;
 mod parts;
 mod products;
-mod reduce;
 mod rounding;
 mod scatters;
 mod stored;
@@ -51,7 +50,6 @@ pub(crate) const CPU: &[Pass] =
 
 /// Passes for GPUs through WebGPU.
 pub(crate) const WGSL: &[Pass] = passes![
-    reduce::as_bodies,
     stored::of_attention,
     rounding::at_scatters,
     narrow::narrow,
@@ -65,7 +63,6 @@ pub(crate) const WGSL: &[Pass] = passes![
 
 /// Passes for NVIDIA GPUs.
 pub(crate) const CUDA: &[Pass] = passes![
-    reduce::as_bodies,
     stored::floats,
     rounding::at_scatters,
     scatters::together,

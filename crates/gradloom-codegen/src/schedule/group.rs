@@ -215,7 +215,7 @@ fn fits(body: &Body, reads: &[Access], writes: &[Access]) -> bool {
         },
         // Only the total itself may be a reduction.
         NodeKind::Reduce(..) => matches!(Form::of(body), Some(Form::Total(..))) && i + 1 == body.nodes.len(),
-        NodeKind::Column | NodeKind::CheckIndex { .. } => false,
+        NodeKind::Column | NodeKind::CheckIndex { .. } | NodeKind::CheckDivisor(_) => false,
         _ => true,
     });
     let contiguous = writes.iter().all(|write| write.layout.is_contiguous());

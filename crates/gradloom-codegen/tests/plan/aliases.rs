@@ -8,7 +8,7 @@ use gradloom_core::plan::Plan;
 /// Returns the pairs (write, read) that may alias in the launch with this name.
 #[track_caller]
 fn pairs(plan: &Plan, name: &str) -> Vec<(usize, usize)> {
-    let launch: Option<&Launch> = plan.launches.iter().find(|launch| launch.kernel.name() == name);
+    let launch: Option<&Launch> = plan.launches.iter().find(|launch| super::name(launch) == name);
     launch.unwrap_or_else(|| panic!("no {name}")).may_alias.clone()
 }
 

@@ -35,7 +35,7 @@ fn kernels(first: &str, second: &str) -> Vec<&'static str> {
     let plan = plan_of(&graph);
     let custom = plan.launches.last().expect("the op is launched");
     assert!(custom.reads.iter().all(|read| read.layout.is_contiguous()), "{}", plan.report(&graph));
-    plan.launches[..plan.launches.len() - 1].iter().map(|launch| launch.kernel.name()).collect()
+    plan.launches[..plan.launches.len() - 1].iter().map(|launch| super::name(launch)).collect()
 }
 
 #[test]

@@ -11,7 +11,7 @@ const TABLE: &str = "%0: f32[4, 8, 16] = input \"x\"\n%1: f32[8, 16] = iota {axi
     %7: f32[4, 8, 16] = broadcast %6\n%8: f32[4, 8, 16] = add %0, %7\noutput \"y\" %8";
 
 fn once(plan: &Plan) -> Vec<&str> {
-    plan.hoisted.iter().map(|launch| launch.kernel.name()).collect()
+    plan.hoisted.iter().map(|launch| super::name(launch)).collect()
 }
 
 #[test]
@@ -109,23 +109,23 @@ fn the_verifier_finds_broken_ones() {
         let error = verify_commit(&graph, &plan).expect_err(message);
         assert!(error.message().contains(message), "{error}\nexpected: {message}");
     };
-    broken(|plan| plan.hoisted.swap(0, 1), "hoisted launch 0 (div) reads %3, but finds None");
-    broken(|plan| drop(plan.hoisted.pop()), "launch 0 (add) reads %5, but finds None");
+    broken(|plan| plan.hoisted.swap(0, 1), "hoisted launch 0 (map) reads %3, but finds None");
+    broken(|plan| drop(plan.hoisted.pop()), "launch 0 (map) reads %5, but finds None");
     broken(
         |plan| {
             let table = plan.buffer_of[&ValueId(5)];
             plan.buffers[table].role = Role::Constant;
         },
-        "hoisted launch 2 (sin) writes the constant %5",
+        "hoisted launch 2 (map) writes the constant %5",
     );
-    broken(|plan| plan.hoisted[0].writes[0].buffer = ValueId(0), "hoisted launch 0 (exp) uses the Input %0");
-    broken(|plan| plan.launches[0].writes[0].buffer = ValueId(5), "launch 0 (add)");
+    broken(|plan| plan.hoisted[0].writes[0].buffer = ValueId(0), "hoisted launch 0 (map) uses the Input %0");
+    broken(|plan| plan.launches[0].writes[0].buffer = ValueId(5), "launch 0 (map)");
     broken(
         |plan| {
             let (exp, positions) = (plan.buffer_of[&ValueId(3)], plan.buffer_of[&ValueId(1)]);
             plan.buffers[exp].offset = plan.buffers[positions].offset;
             plan.totals.constants += plan.buffers[exp].bytes;
         },
-        "hoisted launch 1 (div) reads %1, but finds None",
+        "hoisted launch 1 (map) reads %1, but finds None",
     );
 }

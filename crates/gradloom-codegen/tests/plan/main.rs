@@ -18,7 +18,7 @@ use gradloom_codegen::cpu;
 use gradloom_core::error::{Error, Result};
 use gradloom_core::fuse::{Fusion, fuse};
 use gradloom_core::ir::{Graph, ValueId, parse};
-use gradloom_core::kernel::{Launch, Phase};
+use gradloom_core::kernel::{Launch, NodeKind, Phase, Store};
 use gradloom_core::plan::{self, Buffer, Plan, StoreLayout};
 use gradloom_testing::generate;
 
@@ -74,7 +74,21 @@ fn refused(lines: &str) -> Error {
 
 /// Returns the launches as "phase kernel", in order.
 fn steps(plan: &Plan) -> Vec<String> {
-    plan.launches.iter().map(|l| format!("{} {}", phase(l), l.kernel.name())).collect()
+    plan.launches.iter().map(|l| format!("{} {}", phase(l), name(l))).collect()
+}
+
+/// Returns the name of a launch's kernel. The name of a loop is that of its last op.
+fn name(launch: &Launch) -> &'static str {
+    let Some(body) = launch.kernel.body() else { return launch.kernel.name() };
+    match (&body.stores[0], &body.nodes.last().unwrap().kind) {
+        (Store::ColumnReduce { op, .. }, _) | (_, NodeKind::Reduce(op, _)) => op.name(),
+        (_, NodeKind::Unary(op, _)) => op.name(),
+        (_, NodeKind::Binary(op, _)) => op.name(),
+        (_, NodeKind::Compare(op, _)) => op.name(),
+        (_, NodeKind::Select(_)) => "select",
+        (_, NodeKind::Cast(_)) => "cast",
+        (_, other) => panic!("{other:?} is no op"),
+    }
 }
 
 fn phase(launch: &Launch) -> &'static str {

@@ -4,6 +4,7 @@ use gradloom_codegen::schedule::tuning::Choices;
 use gradloom_codegen::simt::kernels::{View, Views, kernels};
 use gradloom_codegen::simt::{self, Fault, verify};
 use gradloom_codegen::wgsl::Limits;
+use gradloom_core::fuse::single;
 use gradloom_core::ir::{BinaryOp, DType, Graph, Op, OpKind, UnaryOp, ValueId, parse};
 use gradloom_core::kernel::{Access, Kernel, Layout, Schedule};
 use gradloom_core::reference::{HostTensor, evaluate_values};
@@ -84,8 +85,15 @@ fn made(graph: &Graph, lie: Lie, shares: bool, gated: bool) -> (Vec<simt::Kernel
         in_place: false,
     };
     let schedule = schedule(graph, shares);
-    let made =
-        kernels(&Kernel::Op(op.kind.clone()), &schedule, &views, op.kind.name()).expect("the op has kernels");
+    let access = |(&value, layout): (&ValueId, &Layout)| Access {
+        buffer: value,
+        dtype: graph.ty(value).dtype,
+        layout: layout.clone(),
+        blocks: None,
+    };
+    let mut reads: Vec<Access> = operands.iter().zip(&layouts).map(access).collect();
+    let kernel = single(&op.kind, &mut reads, types[0].dtype);
+    let made = kernels(&kernel, &schedule, &views, op.kind.name()).expect("the op has kernels");
     made.iter().for_each(|kernel| verify(kernel).unwrap_or_else(|error| panic!("{error}\n{kernel}")));
     (made, layouts)
 }

@@ -8,6 +8,7 @@ use super::clusters::{Cluster, Clusters, Shape};
 use super::domain::Domain;
 use super::facts::{Class, Facts, ViewSource};
 use super::link::{Link, row_layout};
+use super::single;
 use super::stored::lines_up;
 use crate::collections::SortedMap;
 use crate::ir::{BinaryOp, CompareOp, DType, Id, Number, OpKind, ReduceOp, ScatterOp, ValueId};
@@ -19,7 +20,7 @@ pub(super) fn emit(clusters: &Clusters<'_, '_>, stored: &[bool], memory: &mut Lo
     for cluster in clusters.in_order() {
         let cluster = clusters.get(cluster);
         match cluster.shape {
-            Shape::Opaque => kernels.push(opaque(clusters.facts, cluster.nodes[0], memory)),
+            Shape::Opaque => kernels.push(alone(clusters.facts, cluster.nodes[0], memory)),
             Shape::Loop | Shape::Dot(_) => kernels.extend(fused(clusters.facts, cluster, stored, memory)),
         }
     }
@@ -32,13 +33,16 @@ pub(super) fn access(source: &ViewSource, memory: &Lowered) -> Access {
     Access { buffer, dtype, layout: source.layout.clone(), blocks: None }
 }
 
-fn opaque(facts: &Facts<'_>, node: usize, memory: &mut Lowered) -> KernelSpec {
+/// Returns the kernel of an op that is not fused.
+fn alone(facts: &Facts<'_>, node: usize, memory: &mut Lowered) -> KernelSpec {
     let op = facts.op(node);
-    let reads = op.operands.iter().map(|&operand| access(facts.source(operand), memory)).collect();
+    let mut reads: Vec<Access> =
+        op.operands.iter().map(|&operand| access(facts.source(operand), memory)).collect();
     let writes = op.results.iter().map(|&result| own(facts, result, memory)).collect();
+    let kernel = single(&op.kind, &mut reads, facts.graph.ty(op.results[0]).dtype);
     KernelSpec {
         op: facts.nodes[node].op,
-        kernel: Kernel::Op(op.kind.clone()),
+        kernel,
         reads,
         writes,
         commit: facts.nodes[node].commit,
@@ -63,7 +67,7 @@ fn fused(facts: &Facts<'_>, cluster: &Cluster, stored: &[bool], memory: &mut Low
     if let ([only], Some(product)) = (&left[..], product)
         && *only == product
     {
-        return Some(opaque(facts, product, memory));
+        return Some(alone(facts, product, memory));
     }
     let (rows, columns) = cluster.domain.split.unwrap_or_else(|| natural_split(facts, first, cluster.domain));
     let mut builder = Builder {

@@ -8,8 +8,8 @@
 use super::link::Link;
 use crate::collections::IdMap;
 use crate::ir::{
-    BinaryOp, CostClass, DType, Definition, DotAxes, Graph, Id, Literal, Number, Op, OpId, OpKind, ReduceOp,
-    Shape, UnaryOp, ValueId, inverse_permutation,
+    CostClass, DType, Definition, DotAxes, Graph, Id, Literal, Number, Op, OpId, OpKind, ReduceOp, Shape,
+    UnaryOp, ValueId, inverse_permutation,
 };
 use crate::kernel::{Layout, Lowered};
 
@@ -272,9 +272,7 @@ impl<'g> Facts<'g> {
         }
         match &op.kind {
             OpKind::Unary(op) if *op != UnaryOp::Detach => Class::Map,
-            OpKind::Binary(BinaryOp::Div | BinaryOp::Rem) if ty(op.results[0]).dtype.is_integer() => {
-                Class::Opaque
-            }
+            OpKind::Binary(binary) if binary.divides_integers(ty(op.results[0]).dtype) => Class::Opaque,
             OpKind::Binary(_) | OpKind::Compare(_) | OpKind::Select | OpKind::Cast { .. } => Class::Map,
             OpKind::Reshape { .. } => Class::Move,
             OpKind::Reduce { op: reduce, axes } => reduction(*reduce, axes, &ty(op.operands[0]).shape),

@@ -26,6 +26,7 @@ mod group;
 mod link;
 mod merge;
 mod print;
+mod single;
 mod stored;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -34,6 +35,7 @@ use crate::kernel::{Access, Kernel, Lowered};
 pub use clusters::MOST_OPS;
 use facts::Facts;
 pub use group::as_one;
+pub use single::single;
 
 /// A kernel with its operands and results.
 #[derive(Clone, Debug, PartialEq)]

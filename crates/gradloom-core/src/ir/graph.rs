@@ -297,7 +297,7 @@ impl Graph {
             | OpKind::Custom(_) => true,
             OpKind::Attention(spec) | OpKind::AttentionGrad(spec) => spec.block_table || spec.key_length,
             OpKind::Cast { dtype } => *dtype != DType::I64 && self.ty(op.operands[0]).dtype == DType::I64,
-            OpKind::Binary(BinaryOp::Div | BinaryOp::Rem) => self.ty(op.results[0]).dtype.is_integer(),
+            OpKind::Binary(binary) => binary.divides_integers(self.ty(op.results[0]).dtype),
             _ => false,
         }
     }

@@ -67,8 +67,8 @@ pub enum NodeKind {
     Accumulator,
     /// A function of one node, except `Detach`.
     Unary(UnaryOp, NodeId),
-    /// A function of two nodes of the same dtype. Integer division and remainder trap and are therefore never
-    /// fused.
+    /// A function of two nodes of the same dtype. The divisor of an integer division or remainder is a
+    /// [`NodeKind::CheckDivisor`].
     Binary(BinaryOp, [NodeId; 2]),
     /// A comparison of two nodes of the same dtype, as bool.
     Compare(CompareOp, [NodeId; 2]),
@@ -83,6 +83,8 @@ pub enum NodeKind {
         /// Extent of the indexed axis.
         extent: usize,
     },
+    /// The node itself, an integer. An element of 0 is a trap.
+    CheckDivisor(NodeId),
     /// The operand's elements, repeated up to this node's level.
     Repeat(NodeId),
     /// The reduction of each row of a node of level `Element`, at level `Row`. f32 elements are accumulated
@@ -98,6 +100,7 @@ impl NodeKind {
             NodeKind::Unary(_, a)
             | NodeKind::Cast(a)
             | NodeKind::CheckIndex { index: a, .. }
+            | NodeKind::CheckDivisor(a)
             | NodeKind::Repeat(a)
             | NodeKind::Reduce(_, a) => std::slice::from_ref(a),
             NodeKind::Binary(_, all) | NodeKind::Compare(_, all) => all,
@@ -112,11 +115,17 @@ impl NodeKind {
             NodeKind::Unary(_, a)
             | NodeKind::Cast(a)
             | NodeKind::CheckIndex { index: a, .. }
+            | NodeKind::CheckDivisor(a)
             | NodeKind::Repeat(a)
             | NodeKind::Reduce(_, a) => std::slice::from_mut(a),
             NodeKind::Binary(_, all) | NodeKind::Compare(_, all) => all,
             NodeKind::Select(all) => all,
         }
+    }
+
+    /// Returns whether the node traps on some elements of its operand, and otherwise is that operand.
+    pub fn is_check(&self) -> bool {
+        matches!(self, NodeKind::CheckIndex { .. } | NodeKind::CheckDivisor(_))
     }
 }
 
@@ -231,7 +240,7 @@ impl Body {
 
     /// Returns whether the body can trap.
     pub fn can_trap(&self) -> bool {
-        self.nodes.iter().any(|node| matches!(node.kind, NodeKind::CheckIndex { .. }))
+        self.nodes.iter().any(|node| node.kind.is_check())
     }
 
     /// Returns the kind in plans and profiles: `map`, `row` or `reduce`.
@@ -288,8 +297,9 @@ impl Body {
             }
             NodeKind::Unary(op, a) => *op != UnaryOp::Detach && of(*a).dtype == node.dtype,
             NodeKind::Binary(op, all) => {
-                let traps = matches!(op, BinaryOp::Div | BinaryOp::Rem) && node.dtype.is_integer();
-                same(all) && of(all[0]).dtype == node.dtype && !traps
+                let divides = op.divides_integers(node.dtype);
+                let is_checked = matches!(of(all[1]).kind, NodeKind::CheckDivisor(_));
+                same(all) && of(all[0]).dtype == node.dtype && (!divides || is_checked)
             }
             NodeKind::Compare(_, all) => same(all) && node.dtype == DType::Bool,
             NodeKind::Select([condition, a, b]) => {
@@ -297,6 +307,7 @@ impl Body {
             }
             NodeKind::Cast(_) => true,
             NodeKind::CheckIndex { index, .. } => of(*index).dtype == DType::I32 && node.dtype == DType::I32,
+            NodeKind::CheckDivisor(a) => node.dtype.is_integer() && of(*a).dtype == node.dtype,
             NodeKind::Reduce(_, a) => {
                 let bools = node.dtype == DType::Bool;
                 !bools
@@ -340,6 +351,7 @@ impl fmt::Display for Body {
                 NodeKind::Select(_) => f.write_str("select")?,
                 NodeKind::Cast(_) => f.write_str("cast")?,
                 NodeKind::CheckIndex { extent, .. } => write!(f, "check_index below {extent}")?,
+                NodeKind::CheckDivisor(_) => f.write_str("check_divisor")?,
                 NodeKind::Reduce(op, _) => {
                     let name = op.name();
                     write!(f, "reduce_{}", name.strip_prefix("reduce_").unwrap_or(name))?;

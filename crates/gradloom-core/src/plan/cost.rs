@@ -134,7 +134,8 @@ fn body_flops(body: &Body) -> u64 {
         | NodeKind::Compare(..)
         | NodeKind::Select(_)
         | NodeKind::Cast(_)
-        | NodeKind::CheckIndex { .. } => 0,
+        | NodeKind::CheckIndex { .. }
+        | NodeKind::CheckDivisor(_) => 0,
     };
     let store = |store: &Store| match store {
         Store::ColumnReduce { node, .. } if body.node(*node).dtype == DType::F32 => positions,

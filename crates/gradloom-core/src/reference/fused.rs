@@ -167,6 +167,13 @@ fn run_body(
                 }
                 index
             }
+            NodeKind::CheckDivisor(divisor) => {
+                let divisor = x(*divisor);
+                if divisor.to_f64().contains(&0.0) {
+                    return Err(Error::new(ErrorKind::Trap, "an integer was divided by zero"));
+                }
+                divisor
+            }
             NodeKind::Reduce(op, a) => reduce::reduce(*op, &[1], &nodes[a.index()], &ty),
         };
         nodes.push(value);

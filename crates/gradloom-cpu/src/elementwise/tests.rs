@@ -1,8 +1,7 @@
 //! Every function on every dtype and many layouts, against float64 and 64-bit integers.
 
-use super::*;
 use crate::testing::{Case, Random, Tensor, assert_close};
-use gradloom_core::ir::{OpKind, Shape};
+use gradloom_core::ir::{BinaryOp, CompareOp, DType, OpKind, Shape, UnaryOp};
 use gradloom_core::kernel::Layout;
 
 fn shapes() -> Vec<Shape> {
@@ -56,7 +55,7 @@ fn unary_functions() {
                 let expected: Vec<f64> =
                     x.values().into_iter().map(|x| rounded(dtype, unary_reference(op, dtype, x))).collect();
                 let case = Case::new(OpKind::Unary(op), vec![x], dtype, shape);
-                let got = case.run(|launch, level| prepare_unary(launch, op, level)).unwrap();
+                let got = case.run_loop().unwrap();
                 assert_close(&format!("{op:?} {dtype} {}", case.shape), &got, &expected, 4e-7);
             }
         }
@@ -81,7 +80,7 @@ fn binary_functions() {
                 let expected: Vec<f64> =
                     pairs.map(|(a, b)| rounded(dtype, binary_reference(op, dtype, a, b))).collect();
                 let case = Case::new(OpKind::Binary(op), vec![a, b], dtype, shape);
-                let got = case.run(|launch, level| prepare_binary(launch, op, level)).unwrap();
+                let got = case.run_loop().unwrap();
                 let tolerance = if op == BinaryOp::Pow { 1e-7 } else { 0.0 };
                 assert_close(&format!("{op:?} {dtype} {}", case.shape), &got, &expected, tolerance);
             }
@@ -94,7 +93,7 @@ fn the_integer_corner_cases_wrap() {
     let run = |op, a: i32, b: i32| {
         let scalar = |v: i32| Tensor::of_bits(DType::I32, Shape::scalar(), [v as u32]);
         let case = Case::new(OpKind::Binary(op), vec![scalar(a), scalar(b)], DType::I32, Shape::scalar());
-        case.run(|launch, level| prepare_binary(launch, op, level)).unwrap()[0]
+        case.run_loop().unwrap()[0]
     };
     assert_eq!(run(BinaryOp::Div, i32::MIN, -1), f64::from(i32::MIN));
     assert_eq!(run(BinaryOp::Rem, i32::MIN, -1), 0.0);
@@ -112,7 +111,7 @@ fn an_integer_division_by_zero_traps_at_the_first_zero() {
             let ones = Tensor::of_bits(dtype, [n], vec![1; n]);
             let divisors = Tensor::of_bits(dtype, [n], (0..n).map(|i| u32::from(i != 1003 && i != 39_000)));
             let case = Case::new(OpKind::Binary(op), vec![ones, divisors], dtype, [n]);
-            let trap = case.run(|launch, level| prepare_binary(launch, op, level)).unwrap_err();
+            let trap = case.run_loop().unwrap_err();
             assert_eq!(trap.message, "an integer was divided by zero, at element 1003");
         }
     }
@@ -141,7 +140,7 @@ fn comparisons() {
                     .map(|pair| f64::from(u8::from(compare(pair))))
                     .collect();
                 let case = Case::new(OpKind::Compare(op), vec![a, b], DType::Bool, shape);
-                let got = case.run(|launch, level| prepare_compare(launch, op, level)).unwrap();
+                let got = case.run_loop().unwrap();
                 assert_close(&format!("{op:?} {dtype} {}", case.shape), &got, &expected, 0.0);
             }
         }
@@ -164,7 +163,7 @@ fn selections() {
                 .map(|(&c, (a, b))| if c != 0.0 { a } else { b })
                 .collect();
             let case = Case::new(OpKind::Select, vec![condition, a, b], dtype, shape);
-            let got = case.run(prepare_select).unwrap();
+            let got = case.run_loop().unwrap();
             assert_close(&format!("select {dtype} {}", case.shape), &got, &expected, 0.0);
         }
     }
@@ -187,7 +186,7 @@ fn conversions() {
                 };
                 let expected: Vec<f64> = x.values().into_iter().map(convert).collect();
                 let case = Case::new(OpKind::Cast { dtype: to }, vec![x], to, shape);
-                let got = case.run(|launch, level| prepare_cast(launch, to, level)).unwrap();
+                let got = case.run_loop().unwrap();
                 assert_close(&format!("cast {from} to {to} {}", case.shape), &got, &expected, 0.0);
             }
         }
@@ -199,7 +198,7 @@ fn float_corner_cases() {
     let special = [0.0, -0.0, 1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e10, -1e10, 4e9, -0.5];
     let run = |op| {
         let case = Case::new(OpKind::Unary(op), vec![Tensor::f32([10], &special)], DType::F32, [10]);
-        case.run(|launch, level| prepare_unary(launch, op, level)).unwrap()
+        case.run_loop().unwrap()
     };
     let sign = run(UnaryOp::Sign);
     assert!(sign[0].is_sign_positive() && sign[1].is_sign_negative() && sign[3].is_nan());
@@ -224,14 +223,14 @@ fn a_result_may_overwrite_an_operand() {
                 a.values().into_iter().zip(b.values()).map(|(a, b)| f64::from((a - b) as f32)).collect();
             let mut case = Case::new(OpKind::Binary(BinaryOp::Sub), vec![a, b], DType::F32, shape.clone());
             case.in_place = Some(in_place);
-            let got = case.run(|launch, level| prepare_binary(launch, BinaryOp::Sub, level)).unwrap();
+            let got = case.run_loop().unwrap();
             assert_close(&format!("in place of {in_place}, {shape}"), &got, &expected, 0.0);
         }
         let x = Tensor::contiguous(&mut random, DType::I32, &shape);
         let expected: Vec<f64> = x.values().into_iter().map(|x| f64::from(x as f32)).collect();
         let mut case = Case::new(OpKind::Cast { dtype: DType::F32 }, vec![x], DType::F32, shape);
         case.in_place = Some(0);
-        let got = case.run(|launch, level| prepare_cast(launch, DType::F32, level)).unwrap();
+        let got = case.run_loop().unwrap();
         assert_close("cast in place", &got, &expected, 0.0);
     }
 }
@@ -249,13 +248,7 @@ fn transposed_operands_large_and_small_in_place_and_not() {
                 a.values().into_iter().zip(b.values()).map(|(a, b)| f64::from((a - b) as f32)).collect();
             let mut case = Case::new(OpKind::Binary(BinaryOp::Sub), vec![a, b], DType::F32, shape);
             case.in_place = in_place;
-            let kernel = Elementwise::new(
-                &case.launch(),
-                functions::binary(BinaryOp::Sub, DType::F32, InstructionSet::Baseline),
-                true,
-            );
-            assert_eq!(kernel.turned.is_some(), n >= 100);
-            let got = case.run(|launch, level| prepare_binary(launch, BinaryOp::Sub, level)).unwrap();
+            let got = case.run_loop().unwrap();
             assert_close(&format!("transposed {n}, in place of {in_place:?}"), &got, &expected, 0.0);
         }
     }

@@ -1,9 +1,11 @@
-//! Collects the indices out of range that the tasks of a run find.
+//! Collects the elements on which the checks of a run fail.
 //!
 //! In: faults from any thread, in any order. Out: the trap for the first one, in the order of nodes and
 //! positions.
 
 use crate::Trap;
+use gradloom_codegen::cpu::loops::{Check, Condition};
+use gradloom_device::outcome::{divided_by_zero, index_out_of_range};
 use std::sync::{Mutex, PoisonError};
 
 /// The first fault of a run so far.
@@ -23,24 +25,19 @@ impl Faults {
         Self(Mutex::new(None))
     }
 
-    /// Notes that the element of a node at a row-major position is `value`, outside `0..extent`; `shape` is
-    /// that of the indices.
-    pub(super) fn record(&self, node: usize, position: usize, value: i32, extent: usize, shape: &[usize]) {
+    /// Records that a check failed on an element, given its row-major position and its bits.
+    pub(super) fn record(&self, check: &Check, position: usize, bits: u32) {
         let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if first.as_ref().is_some_and(|first| (first.node, first.position) <= (node, position)) {
+        if first.as_ref().is_some_and(|first| (first.node, first.position) <= (check.node, position)) {
             return;
         }
-        let mut at = vec![0; shape.len()];
-        let mut rest = position;
-        for (index, extent) in at.iter_mut().zip(shape).rev() {
-            *index = rest % extent;
-            rest /= extent;
-        }
-        let message = format!(
-            "index {value} at position {at:?} of the indices is out of range: there are {extent} rows \
-             (0..{extent})"
-        );
-        *first = Some(Fault { node, position, message });
+        let message = match &check.condition {
+            Condition::Divisor => divided_by_zero(position),
+            Condition::Index { extent, shape } => {
+                index_out_of_range(bits.cast_signed(), shape, position, *extent)
+            }
+        };
+        *first = Some(Fault { node: check.node, position, message });
     }
 
     /// Returns the outcome of the run.

@@ -247,21 +247,19 @@ impl Task<'_> {
     unsafe fn check(&self, check: &Check, operand: Operand, tile: &Tile, on_rows: bool) {
         let (rows, columns) = if on_rows { (1, tile.rows) } else { (tile.rows, tile.columns) };
         for row in 0..rows {
-            let start = operand.start.wrapping_add(row * operand.row_stride).cast::<i32>();
+            let start = operand.start.wrapping_add(row * operand.row_stride).cast::<u32>();
             let count = if operand.repeated { columns.min(1) } else { columns };
             // SAFETY: the row has `count` elements.
-            let indices = unsafe { std::slice::from_raw_parts(start, count) };
-            // Negative numbers are large ones.
-            let outside = |index: i32| index.cast_unsigned() as usize >= check.extent;
-            if !indices.iter().fold(false, |any, &index| any | outside(index)) {
+            let elements = unsafe { std::slice::from_raw_parts(start, count) };
+            if elements.iter().fold(true, |all, &bits| all & check.condition.holds(bits)) {
                 continue;
             }
-            let at = indices.iter().position(|&index| outside(index)).unwrap_or(0);
+            let at = elements.iter().position(|&bits| !check.condition.holds(bits)).unwrap_or(0);
             let position = match on_rows {
                 true => tile.row + at,
                 false => (tile.row + row) * tile.body_columns + tile.column + at,
             };
-            self.faults.record(check.node, position, indices[at], check.extent, &check.shape);
+            self.faults.record(check, position, elements[at]);
         }
     }
 }

@@ -5,6 +5,7 @@
 use super::{Call, FirstFault, Trap};
 use crate::work::GRAIN;
 use gradloom_core::kernel::{Access, Layout};
+use gradloom_device::outcome::index_out_of_range;
 
 /// Places of elements by their row-major position, over some axes of a layout.
 #[derive(Clone, Debug)]
@@ -119,21 +120,6 @@ impl Indices {
         let Some(position) = fault.get() else { return Ok(()) };
         // SAFETY: a task was there.
         let value = unsafe { self.value(call, position) };
-        let mut rest = position;
-        let mut at: Vec<usize> = self
-            .extents
-            .iter()
-            .rev()
-            .map(|extent| {
-                let index = rest % extent;
-                rest /= extent;
-                index
-            })
-            .collect();
-        at.reverse();
-        Err(Trap::new(format!(
-            "index {value} at position {at:?} of the indices is out of range: there are {} rows (0..{})",
-            self.rows, self.rows
-        )))
+        Err(Trap::new(index_out_of_range(value, &self.extents, position, self.rows)))
     }
 }

@@ -6,7 +6,8 @@ mod wasm;
 use super::{Call, Compiled};
 use crate::InstructionSet;
 use crate::elementwise::functions::function;
-use crate::elementwise::{OPERANDS, Operand, ResultRows};
+use crate::elementwise::{Operand, ResultRows};
+use gradloom_codegen::cpu::loops::OPERANDS;
 
 use crate::reduce::combine::{
     MaxF32, MaxI32, MaxU32, MinF32, MinI32, MinU32, ProdF32, ProdU32, Reducer, SumF32, SumU32, row_body,

@@ -3,14 +3,17 @@
 //! In: one operand. Out: i32 positions, contiguous.
 //! Always holds: the first of equals wins, and the first NaN wins over all numbers.
 
-use super::Walk;
-use super::combine::{Extreme, MaxF32, MaxI32, MaxU32, MinF32, MinI32, MinU32, arg_columns, columns, row};
-use super::split::{Direction, STRIP, Split};
+use super::combine::{Extreme, MaxF32, MaxI32, MaxU32, MinF32, MinI32, MinU32, arg_columns, row};
 use crate::InstructionSet;
 use crate::kernel::{Call, Prepared, Trap};
-use crate::strided_reader::{BLOCK, Buffer};
+use crate::strided_reader::{BLOCK, Buffer, StridedReader};
+use crate::work::GRAIN;
 use gradloom_core::ir::{ArgReduceOp, DType};
-use gradloom_core::kernel::Launch;
+use gradloom_core::kernel::{Access, Launch, Layout};
+use std::ops::Range;
+
+/// Maximum number of outputs that a task computes side by side when it walks down columns.
+const STRIP: usize = 512;
 
 /// Prepares `ArgReduce`.
 pub(crate) fn prepare_arg(
@@ -37,9 +40,62 @@ pub(crate) fn prepare_arg(
     }
 }
 
+/// The direction in which a task reads the operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    /// Along the reduced axis, one output at a time.
+    Rows,
+    /// Across a strip of outputs, one element of the reduced axis at a time.
+    Columns,
+}
+
+/// The division of an operand into tasks, which depends on its layout alone.
+#[derive(Clone, Debug)]
+struct Split {
+    direction: Direction,
+    /// The operand's elements in the order `[outputs, reduced]` for rows and `[reduced, outputs]` for columns.
+    source: StridedReader,
+    outputs: usize,
+    /// Elements per output.
+    reduced: usize,
+    /// Outputs per task; at most [`STRIP`] for columns.
+    strip: usize,
+}
+
+impl Split {
+    fn new(access: &Access, axis: usize) -> Self {
+        let layout = &access.layout;
+        let kept: Vec<usize> = (0..layout.shape.rank()).filter(|&a| a != axis).collect();
+        let reduced = layout.shape[axis];
+        let outputs = kept.iter().map(|&a| layout.shape[a]).product::<usize>();
+        let side_by_side =
+            innermost(layout, &kept).is_some_and(|(extent, stride)| stride == 1 && extent >= 8);
+        let (direction, order, strip) = if outputs < 8 || (reduced >= 16 && !side_by_side) {
+            let strip = (GRAIN / reduced.max(1)).clamp(1, outputs.max(1));
+            (Direction::Rows, [&kept[..], &[axis]].concat(), strip)
+        } else {
+            // As wide as allowed, in equal parts of whole cache lines.
+            let strip = outputs.div_ceil(outputs.div_ceil(STRIP).max(1)).next_multiple_of(16).min(STRIP);
+            (Direction::Columns, [&[axis], &kept[..]].concat(), strip)
+        };
+        let source = StridedReader::of_layout(&layout.permute(&order), access.dtype.bytes());
+        Self { direction, source, outputs, reduced, strip }
+    }
+
+    /// Returns the outputs of a task.
+    fn task(&self, task: usize) -> Range<usize> {
+        task * self.strip..((task + 1) * self.strip).min(self.outputs)
+    }
+}
+
+/// Returns the extent and the stride of the last of the axes that is longer than 1.
+fn innermost(layout: &Layout, axes: &[usize]) -> Option<(usize, usize)> {
+    axes.iter().rev().map(|&a| (layout.shape[a], layout.strides[a])).find(|&(extent, _)| extent != 1)
+}
+
 struct ArgReduce<F: Extreme> {
     split: Split,
-    walk: Walk<F>,
+    row: unsafe fn(usize, *const F::T) -> F::T,
     arg_columns: unsafe fn(usize, *const F::T, *mut F::T, *mut i32, i32),
     write_offset: usize,
 }
@@ -49,8 +105,8 @@ impl<F: Extreme> ArgReduce<F> {
         let write = &launch.writes[0];
         debug_assert!(write.layout.is_contiguous());
         Self {
-            split: Split::new(&launch.reads[0], &[axis], true),
-            walk: Walk { row: row::<F>(level), columns: columns::<F>(level) },
+            split: Split::new(&launch.reads[0], axis),
+            row: row::<F>(level),
             arg_columns: arg_columns::<F>(level),
             write_offset: write.layout.offset,
         }
@@ -66,7 +122,12 @@ impl<F: Extreme> ArgReduce<F> {
         let start = output * split.reduced;
         // SAFETY: the row's positions are within the source; `count` elements are staged.
         unsafe {
-            let extreme = self.walk.row(split, start, split.reduced, from, buffer);
+            let mut extreme = F::IDENTITY;
+            for block in (0..split.reduced).step_by(BLOCK) {
+                let count = BLOCK.min(split.reduced - block);
+                let staged = split.source.stage(from, start + block, count, buffer).cast();
+                extreme = F::combine(extreme, (self.row)(count, staged));
+            }
             for block in (0..split.reduced).step_by(BLOCK) {
                 let count = BLOCK.min(split.reduced - block);
                 let staged = split.source.stage(from, start + block, count, buffer).cast::<F::T>();
@@ -99,8 +160,8 @@ impl<F: Extreme> ArgReduce<F> {
 impl<F: Extreme> Prepared for ArgReduce<F> {
     fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
         let split = &self.split;
-        call.pool.run(split.tasks(), &|task| {
-            let (outputs, _) = split.ranges(task);
+        call.pool.run(split.outputs.div_ceil(split.strip), &|task| {
+            let outputs = split.task(task);
             let mut buffer = Buffer::new();
             let from = call.read(0, 0);
             let to = call.write::<i32>(0, self.write_offset);

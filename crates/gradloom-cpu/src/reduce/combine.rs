@@ -164,17 +164,7 @@ fn halve<F: Reducer, const WIDTH: usize>(lanes: &mut [F::T; LANES]) {
 }
 
 /// # Safety
-/// `count` elements can be read from `from`, and read and written at `running`; the two do not overlap.
-#[inline(always)]
-unsafe fn columns_body<F: Reducer>(count: usize, from: *const F::T, running: *mut F::T) {
-    for i in 0..count {
-        // SAFETY: `i < count`.
-        unsafe { *running.add(i) = F::combine(*running.add(i), *from.add(i)) };
-    }
-}
-
-/// # Safety
-/// As [`columns_body`], with as many positions.
+/// `count` elements can be read from `from`, and read and written at `best` and `positions`; none overlap.
 #[inline(always)]
 unsafe fn arg_columns_body<F: Extreme>(
     count: usize,
@@ -196,10 +186,6 @@ unsafe fn arg_columns_body<F: Extreme>(
 multiversion! {
     /// Reduces contiguous elements to one.
     pub(super) fn row<F: Reducer>(count: usize, from: *const F::T) -> F::T = row_body;
-}
-multiversion! {
-    /// Combines each of `count` running results with the element below it.
-    pub(super) fn columns<F: Reducer>(count: usize, from: *const F::T, running: *mut F::T) = columns_body;
 }
 multiversion! {
     /// Like [`columns`], and notes the position of the elements that took the lead.

@@ -8,11 +8,11 @@ use super::status::{FailureLog, STATUS_BYTES};
 use crate::backend::{Failure, Finished};
 use crate::elements::{Elements, each_position, output};
 use crate::memory::{Memory, counted};
-use crate::outcome::{Outcome, out_of_i32, trap};
+use crate::outcome::{Outcome, coordinates, divided_by_zero, index_out_of_range, out_of_i32, trap};
 use gradloom_codegen::step::{self, Status, Verdict};
 use gradloom_core::error::{Error, Result};
 use gradloom_core::ir::{Graph, OpKind};
-use gradloom_core::kernel::{Access, Kernel, Launch, NodeKind};
+use gradloom_core::kernel::{Access, Body, Kernel, Launch, NodeKind};
 use gradloom_core::plan::Plan;
 use std::ops::Range;
 use std::sync::Arc;
@@ -126,14 +126,8 @@ impl Results {
                 "a window of {} elements at {index} does not fit axis {position} of {}",
                 sizes[position], launch.reads[0].layout.shape
             ),
-            Kernel::Op(OpKind::Binary(_)) => "an integer was divided by zero".to_string(),
-            kernel => {
-                let at = coordinates(&indices(kernel, launch, bound), position);
-                format!(
-                    "index {index} at position {at:?} of the indices is out of range: there are {bound} \
-                     rows (0..{bound})"
-                )
-            }
+            kernel if bound == 0 && divides_integers(kernel) => divided_by_zero(position),
+            kernel => index_out_of_range(index, &indices(kernel, launch, bound), position, bound),
         };
         let op = &self.graph.ops[launch.op];
         let error = match self.graph.checks_i64(op) {
@@ -155,6 +149,11 @@ impl Results {
     }
 }
 
+fn divides_integers(kernel: &Kernel) -> bool {
+    let divides = |body: &Body| body.nodes.iter().any(|node| matches!(node.kind, NodeKind::CheckDivisor(_)));
+    kernel.body().is_some_and(divides)
+}
+
 /// Returns the shape of the indices that a kernel checks against a bound.
 fn indices(kernel: &Kernel, launch: &Launch, bound: usize) -> Vec<usize> {
     let Some(body) = kernel.body() else {
@@ -168,16 +167,6 @@ fn indices(kernel: &Kernel, launch: &Launch, bound: usize) -> Vec<usize> {
         Some(NodeKind::Load(read)) => launch.reads[*read].layout.shape.to_vec(),
         _ => Vec::new(),
     }
-}
-
-fn coordinates(shape: &[usize], position: usize) -> Vec<usize> {
-    let mut rest = position;
-    let mut at = vec![0; shape.len()];
-    for (coordinate, &extent) in at.iter_mut().zip(shape).rev() {
-        *coordinate = rest % extent.max(1);
-        rest /= extent.max(1);
-    }
-    if shape.is_empty() && position > 0 { vec![position] } else { at }
 }
 
 /// Appends the elements of an access, row-major, from bytes that start at byte `start` of its buffer.

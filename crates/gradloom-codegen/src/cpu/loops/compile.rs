@@ -9,8 +9,8 @@ use super::keep::keeps;
 use super::native::{Native, is_bound_by_memory};
 use super::needs::{needed, uses};
 use super::program::{
-    Check, Gather, Grid, Instruction, NONE, OPERANDS, Pass, Program, Reduction, Scatter, Slot, SlotInfo,
-    SlotPlace, bits, slot_number,
+    Check, Condition, Gather, Grid, Instruction, NONE, OPERANDS, Pass, Program, Reduction, Scatter, Slot,
+    SlotInfo, SlotPlace, bits, slot_number,
 };
 use super::registers;
 use super::shared::with_shared_nodes;
@@ -282,17 +282,19 @@ impl<'a> Compiler<'a> {
     fn computed(&mut self, id: NodeId, code: &mut Vec<Instruction>) -> Slot {
         let node = self.node(id);
         let home = |operand: NodeId| self.homes[operand.index()];
-        if let NodeKind::CheckIndex { index, extent } = node.kind {
+        let check = match node.kind {
+            NodeKind::CheckIndex { index, extent } => {
+                Some((index, Condition::Index { extent, shape: self.index_shape(index, node.level) }))
+            }
+            NodeKind::CheckDivisor(divisor) => Some((divisor, Condition::Divisor)),
+            _ => None,
+        };
+        if let Some((operand, condition)) = check {
             if !std::mem::replace(&mut self.checked[id.index()], true) {
-                let check = Check {
-                    operand: home(index),
-                    extent,
-                    node: id.index(),
-                    shape: self.index_shape(index, node.level),
-                };
+                let check = Check { operand: home(operand), condition, node: id.index() };
                 code.push(Instruction::Check(Box::new(check)));
             }
-            return home(index);
+            return home(operand);
         }
         let mut operands = [NONE; OPERANDS];
         for (slot, &operand) in operands.iter_mut().zip(node.kind.operands()) {
@@ -586,6 +588,7 @@ fn map_op(body: &Body, node: &Node) -> MapOp {
         | NodeKind::Accumulator
         | NodeKind::Repeat(_)
         | NodeKind::CheckIndex { .. }
+        | NodeKind::CheckDivisor(_)
         | NodeKind::Reduce(..) => {
             panic!("gradloom fused {:?} at a level it cannot have; please report this", node.kind)
         }

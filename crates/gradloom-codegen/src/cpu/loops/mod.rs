@@ -23,8 +23,8 @@ mod text;
 pub use compile::Machine;
 pub use native::{Native, PassSteps, Positions, Step};
 pub use program::{
-    Check, ColumnResult, Gather, Grid, Instruction, NONE, OPERANDS, Pass, Program, Reduction, Scatter, Slot,
-    SlotInfo, SlotPlace, UniformResult, bits,
+    Check, ColumnResult, Condition, Gather, Grid, Instruction, NONE, OPERANDS, Pass, Program, Reduction,
+    Scatter, Slot, SlotInfo, SlotPlace, UniformResult, bits,
 };
 pub use segment::{RoutineOperand, Segment, Streaming};
 pub use text::texts;

@@ -1,6 +1,6 @@
 //! Needed nodes of a body, and the number of their uses.
 
-use gradloom_core::kernel::{Body, NodeKind};
+use gradloom_core::kernel::Body;
 
 /// Returns the number of uses of each node by needed nodes and by stores.
 pub(super) fn uses(body: &Body, needed: &[bool]) -> Vec<usize> {
@@ -16,7 +16,7 @@ pub(super) fn needed(body: &Body) -> Vec<bool> {
     let mut needed = vec![false; body.nodes.len()];
     body.stores.iter().for_each(|store| needed[store.node().index()] = true);
     for (i, node) in body.nodes.iter().enumerate().rev() {
-        if needed[i] || matches!(node.kind, NodeKind::CheckIndex { .. }) {
+        if needed[i] || node.kind.is_check() {
             needed[i] = true;
             node.kind.operands().iter().for_each(|operand| needed[operand.index()] = true);
         }

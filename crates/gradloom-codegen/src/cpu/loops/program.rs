@@ -194,15 +194,34 @@ impl Instruction {
     }
 }
 
-/// An index check.
+/// A check of a slot's elements, which trap where the condition does not hold.
 #[derive(Clone, Debug)]
 pub struct Check {
     pub operand: Slot,
-    pub extent: usize,
-    /// Index of the node, which determines the order of messages.
+    pub condition: Condition,
+    /// Index of the node, which orders messages.
     pub node: usize,
-    /// Shape of the indices, for messages.
-    pub shape: Vec<usize>,
+}
+
+/// The condition of a check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// An i32 in `0..extent`. The shape of the indices is for messages.
+    Index { extent: usize, shape: Vec<usize> },
+    /// An integer that is not 0.
+    Divisor,
+}
+
+impl Condition {
+    /// Returns whether the condition holds for the bits of an element.
+    #[inline(always)]
+    pub fn holds(&self, bits: u32) -> bool {
+        match self {
+            // As unsigned numbers, negative indices are large.
+            Self::Index { extent, .. } => (bits as usize) < *extent,
+            Self::Divisor => bits != 0,
+        }
+    }
 }
 
 /// One traversal of the columns of a strip of rows.

@@ -14,7 +14,7 @@ pub(super) fn with_shared_nodes(body: &Body) -> Body {
     let mut first: Vec<NodeId> = Vec::with_capacity(body.nodes.len());
     let mut known = HashMap::new();
     for (i, node) in body.nodes.iter_mut().enumerate() {
-        replace_operands(&mut node.kind, &first);
+        node.kind.operands_mut().iter_mut().for_each(|operand| *operand = first[operand.index()]);
         let id = *known.entry(node.clone()).or_insert(NodeId::new(i));
         first.push(id);
         if id.index() < i {
@@ -27,18 +27,4 @@ pub(super) fn with_shared_nodes(body: &Body) -> Body {
         }
     }
     body
-}
-
-fn replace_operands(kind: &mut NodeKind, by: &[NodeId]) {
-    let replace = |id: &mut NodeId| *id = by[id.index()];
-    match kind {
-        NodeKind::Constant(_) | NodeKind::Load(_) | NodeKind::Column | NodeKind::Accumulator => {}
-        NodeKind::Unary(_, a)
-        | NodeKind::Cast(a)
-        | NodeKind::CheckIndex { index: a, .. }
-        | NodeKind::Repeat(a)
-        | NodeKind::Reduce(_, a) => replace(a),
-        NodeKind::Binary(_, all) | NodeKind::Compare(_, all) => all.iter_mut().for_each(replace),
-        NodeKind::Select(all) => all.iter_mut().for_each(replace),
-    }
 }

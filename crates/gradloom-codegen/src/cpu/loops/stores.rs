@@ -8,7 +8,7 @@
 use super::compile::{Compiler, grid};
 use super::program::{ColumnResult, Grid, Instruction, Slot, SlotPlace, UniformResult};
 use crate::cpu::loop_schedule::{column_total, partial_bytes};
-use gradloom_core::kernel::{Level, NodeId, NodeKind, Store};
+use gradloom_core::kernel::{Level, NodeId, Store};
 
 impl Compiler<'_> {
     /// Emits checks, reductions of columns, and results.
@@ -37,7 +37,7 @@ impl Compiler<'_> {
             offset += partial_bytes(body, store);
         }
         for id in self.nodes_of(Level::Element) {
-            if matches!(self.node(id).kind, NodeKind::CheckIndex { .. }) && !self.checked[id.index()] {
+            if self.node(id).kind.is_check() && !self.checked[id.index()] {
                 self.element(id, &mut code);
             }
         }

@@ -1,6 +1,6 @@
 //! A program as human-readable text.
 
-use super::program::{Grid, Instruction, Program, SlotPlace};
+use super::program::{Condition, Grid, Instruction, Program, SlotPlace};
 use super::{Machine, NONE, Step};
 use crate::cpu::functions::MapOp;
 use gradloom_core::kernel::{Kernel, Launch};
@@ -80,7 +80,10 @@ impl Display for Instruction {
             Self::Picked { index, operand, target } => {
                 write!(f, "s{target} = sum with s{operand} where the column is s{index}")
             }
-            Self::Check(check) => write!(f, "check 0 <= s{} < {}", check.operand, check.extent),
+            Self::Check(check) => match check.condition {
+                Condition::Index { extent, .. } => write!(f, "check 0 <= s{} < {extent}", check.operand),
+                Condition::Divisor => write!(f, "check s{} != 0", check.operand),
+            },
             Self::Scatter(scatter) => write!(f, "scatter s{} to write {}", scatter.operand, scatter.write),
         }
     }

@@ -144,6 +144,14 @@ impl<'k, 'b> Nodes<'k, 'b> {
                 }
                 x[0].clamped(extent)
             }
+            NodeKind::CheckDivisor(_) => {
+                let number = self.number(node.level, position);
+                match position.owned {
+                    None => self.k.check_divisor(x[0], number),
+                    Some(owned) => self.k.when(owned, || self.k.check_divisor(x[0], number)),
+                }
+                x[0]
+            }
             NodeKind::Accumulator => self.product.expect("the body follows a product"),
             NodeKind::Reduce(..) => {
                 panic!("gradloom used a reduction before it was computed; please report this")
@@ -153,7 +161,7 @@ impl<'k, 'b> Nodes<'k, 'b> {
         value
     }
 
-    /// Computes the index checks of a level, which no other node may depend on.
+    /// Computes the checks of a level, which no other node may depend on.
     pub(super) fn check(&mut self, level: Level, position: Position<'k>) {
         for id in checks_of(self.body, level) {
             self.compute(id, position);
@@ -286,11 +294,11 @@ impl<'k, 'b> Nodes<'k, 'b> {
     }
 }
 
-/// Returns the index checks of a level.
+/// Returns the checks of a level.
 pub(super) fn checks_of(body: &Body, level: Level) -> Vec<NodeId> {
     let is_check = |id: &NodeId| {
         let node = body.node(*id);
-        node.level == level && matches!(node.kind, NodeKind::CheckIndex { .. })
+        node.level == level && node.kind.is_check()
     };
     body.ids().filter(is_check).collect()
 }

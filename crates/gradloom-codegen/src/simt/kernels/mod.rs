@@ -11,7 +11,6 @@ mod columns;
 mod cumulate;
 mod dequantize;
 mod each;
-mod elementwise;
 mod gather;
 mod group;
 mod guards;
@@ -126,13 +125,15 @@ pub fn kernels(
         },
         OpKind::Dot(axes) => return product_of(views, schedule, axes, None, label),
         OpKind::Gather { batch } => gather::gather(views, *batch),
-        OpKind::Unary(_) | OpKind::Binary(_) | OpKind::Compare(_) | OpKind::Select | OpKind::Cast { .. } => {
-            elementwise::elementwise(views, op, label)
-        }
         // Implemented in [`super::custom`].
         OpKind::Custom(_) => return None,
-        // Lowered to loops.
-        OpKind::Reduce { .. } => return None,
+        // Fusion makes loops of them.
+        OpKind::Unary(_)
+        | OpKind::Binary(_)
+        | OpKind::Compare(_)
+        | OpKind::Select
+        | OpKind::Cast { .. }
+        | OpKind::Reduce { .. } => return None,
         // Never launched: leaves, views, and ops that passes expand.
         OpKind::Input { .. }
         | OpKind::Param { .. }

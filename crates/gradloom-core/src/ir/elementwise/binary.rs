@@ -196,6 +196,11 @@ impl BinaryOp {
         self.row().cost
     }
 
+    /// Returns whether the op divides integers, and therefore traps on a divisor of 0.
+    pub fn divides_integers(self, dtype: DType) -> bool {
+        matches!(self, BinaryOp::Div | BinaryOp::Rem) && dtype.is_integer()
+    }
+
     /// Returns whether `a op b` always equals `b op a`.
     pub fn is_commutative(self) -> bool {
         self.row().commutes

@@ -6,8 +6,9 @@
 
 use crate::InstructionSet;
 use crate::elementwise::functions::function;
-use crate::elementwise::{OPERANDS, Operand, ResultRows};
+use crate::elementwise::{Operand, ResultRows};
 use gradloom_codegen::cpu::functions::MapOp;
+use gradloom_codegen::cpu::loops::OPERANDS;
 use gradloom_codegen::cpu::loops::bits;
 use gradloom_core::ir::{DType, Number, ReduceOp};
 use gradloom_core::kernel::{Body, Level, Node, NodeKind, Store};
@@ -82,6 +83,7 @@ fn element(body: &Body, node: &Node, values: &[Vec<f64>], reads: &[Vec<f64>], i:
             DType::I64 => unreachable!("kernels see words"),
         },
         NodeKind::CheckIndex { index, .. } => get(*index),
+        NodeKind::CheckDivisor(divisor) => get(*divisor),
         NodeKind::Reduce(op, a) => {
             let row = &values[a.index()][i * body.columns..(i + 1) * body.columns];
             reduce(*op, node.dtype, row.iter().copied())

@@ -106,10 +106,14 @@ impl Generator<'_> {
                 self.push(NodeKind::Unary(op, a), dtype);
             }
             3..=6 => {
-                let traps = |op: BinaryOp| dtype.is_integer() && matches!(op, BinaryOp::Div | BinaryOp::Rem);
                 let ops: Vec<BinaryOp> =
-                    BinaryOp::ALL.iter().copied().filter(|op| op.accepts(dtype) && !traps(*op)).collect();
-                let (op, a, b) = (self.pick(&ops), self.any(dtype), self.any(dtype));
+                    BinaryOp::ALL.iter().copied().filter(|op| op.accepts(dtype)).collect();
+                let (op, a, mut b) = (self.pick(&ops), self.any(dtype), self.any(dtype));
+                if op.divides_integers(dtype) {
+                    let one = self.push(NodeKind::Constant(Number::of(dtype, 1.0)), dtype);
+                    b = self.push(NodeKind::Binary(BinaryOp::Or, [b, one]), dtype);
+                    b = self.push(NodeKind::CheckDivisor(b), dtype);
+                }
                 self.push(NodeKind::Binary(op, [a, b]), dtype);
             }
             7 => {
