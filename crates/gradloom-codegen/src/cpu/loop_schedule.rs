@@ -47,14 +47,20 @@ impl LoopSchedule {
             as usize;
         let wanted = (total / TASK_COST).clamp(1, TASKS);
         let reduces_columns = body.stores.iter().any(|store| matches!(store, Store::ColumnReduce { .. }));
-        let row_pieces = wanted.min(rows).min(if reduces_columns { COLUMN_PARTS } else { TASKS }).max(1);
         // A single task writes a row's results, because they may overwrite operands that the whole row reads.
         let stores_rows =
             body.stores.iter().any(|store| matches!(store, Store::Value { level: Level::Row, .. }));
-        let column_pieces = match body.has_row_reductions() || stores_rows {
+        let most_columns = match body.has_row_reductions() || stores_rows {
             true => 1,
-            false => (wanted / row_pieces).min(columns / COLUMN_UNIT).max(1),
+            false => columns / COLUMN_UNIT,
         };
+        let row_pieces = match reduces_columns {
+            // Columns alone make enough tasks, without partial results.
+            true if most_columns >= wanted => 1,
+            true => wanted.min(rows).clamp(1, COLUMN_PARTS),
+            false => wanted.min(rows).max(1),
+        };
+        let column_pieces = (wanted / row_pieces).min(most_columns).max(1);
         let column_piece = match column_pieces {
             1 => columns,
             pieces => columns.div_ceil(pieces).next_multiple_of(COLUMN_UNIT),
@@ -161,6 +167,7 @@ fn cost(kind: &NodeKind) -> f64 {
         | NodeKind::Select(_)
         | NodeKind::Cast(_)
         | NodeKind::CheckIndex { .. }
+        | NodeKind::CheckDivisor(_)
         | NodeKind::Reduce(..) => 0.06,
     }
 }
