@@ -1,8 +1,8 @@
 //! Throughput of CPU kernels, one launch each:
 //! `cargo bench -p gradloom-cpu --bench cpu_kernels [filter]`.
 //!
-//! Prints the best of several runs, in nanoseconds a run, billions of elements a second, and billions of
-//! bytes moved a second.
+//! Prints the best of several runs, in nanoseconds per run, billions of elements per second and billions of
+//! bytes moved per second.
 
 use gradloom_codegen::cpu::loop_workspace;
 use gradloom_core::fuse::single;
@@ -14,12 +14,12 @@ use gradloom_cpu::{Call, describe, prepare};
 use gradloom_device::host::Pool;
 use std::time::Instant;
 
-/// A cache line, where a program's memory starts too.
+/// A cache line, which is also the alignment of a program's memory.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Line(#[allow(dead_code)] [u32; 16]);
 
-/// Returns lines for this many elements, as f32s between 0.5 and 1.5.
+/// Returns cache lines that hold at least `elements` f32s between 0.5 and 1.5.
 fn memory(elements: usize) -> Vec<Line> {
     let value = |i: usize| (0.5 + (i % 977) as f32 / 1000.0).to_bits();
     (0..elements.div_ceil(16) + 1).map(|line| Line(std::array::from_fn(|i| value(16 * line + i)))).collect()

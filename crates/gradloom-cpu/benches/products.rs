@@ -1,8 +1,9 @@
-//! Matrix products against the `gemm` crate: `cargo bench -p gradloom-runtime --bench products [filter]`.
+//! Matrix products compared with those of the `gemm` crate. Run with
+//! `cargo bench -p gradloom-cpu --bench products [filter]`.
 //!
-//! Prints billions of floating-point operations a second of ours and of the crate alone (one call for the
-//! whole problem), on one thread and on all, and the ratios. Both take turns, and the best of many runs
-//! counts, so that a busy machine disturbs both alike.
+//! Prints billions of floating-point operations per second for this crate and for `gemm` (one call for the
+//! whole problem), on one thread and on all threads, and the ratios. The two take turns, and the best of many
+//! runs counts, so that other load on the machine affects both alike.
 
 use gradloom_codegen::cpu::dot_workspace;
 use gradloom_core::ir::{DType, DotAxes, Graph, OpId, OpKind, ValueId};
@@ -11,23 +12,23 @@ use gradloom_cpu::{Call, describe, prepare};
 use gradloom_device::host::Pool;
 use std::time::Instant;
 
-/// A cache line, where a program's memory starts too.
+/// A cache line, which is also the alignment of a program's memory.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Line(#[allow(dead_code)] [f32; 16]);
 
-/// Returns lines for this many elements, between 0.5 and 1.5.
+/// Returns cache lines that hold at least `elements` f32s between 0.5 and 1.5.
 fn memory(elements: usize) -> Vec<Line> {
     let value = |i: usize| 0.5 + (i % 977) as f32 / 1000.0;
     (0..elements.div_ceil(16) + 1).map(|line| Line(std::array::from_fn(|i| value(16 * line + i)))).collect()
 }
 
-/// `batch` products `[m, k] x [k, n]`.
+/// A batch of products `[m, k] x [k, n]`, with `extents` m, n and k.
 struct Shape {
     name: String,
     batch: usize,
     extents: [usize; 3],
-    /// True for operands that are stored by columns.
+    /// True for each operand stored in column-major order.
     by_columns: [bool; 2],
 }
 
@@ -37,7 +38,7 @@ impl Shape {
     }
 }
 
-/// Returns the three products of each linear layer of a GPT training step, over 1,024 tokens.
+/// Returns the three products of each linear layer in a GPT training step on 1,024 tokens.
 fn training_step(label: &str, width: usize, vocabulary: usize) -> Vec<Shape> {
     let tokens = 1024;
     let layers = [
@@ -48,7 +49,7 @@ fn training_step(label: &str, width: usize, vocabulary: usize) -> Vec<Shape> {
         ("head", width, vocabulary),
     ];
     let shapes = layers.into_iter().flat_map(|(layer, from, to)| {
-        // The head's weight is the table of tokens, transposed.
+        // The head's weight is the transposed token embedding.
         let tied = layer == "head";
         [
             Shape::new(format!("{label} {layer} y"), 1, [tokens, to, from], [false, tied]),
@@ -85,7 +86,7 @@ fn shapes() -> Vec<Shape> {
     all
 }
 
-/// Returns the seconds of the fastest run of each function.
+/// Returns the time of each function's fastest run, in seconds.
 fn race(mut functions: [&mut dyn FnMut(); 2]) -> [f64; 2] {
     let mut best = [f64::INFINITY; 2];
     let begin = Instant::now();
@@ -150,7 +151,8 @@ fn bench(shape: &Shape, pools: &[Pool]) {
                 let at = |operand: usize| {
                     reads[operand].cast::<f32>().wrapping_add(i * layouts[operand].strides[0])
                 };
-                // SAFETY: the buffers have the layouts' elements, and the result `m·n` for each product.
+                // SAFETY: the buffers hold the elements of their layouts, and the result `m·n` elements per
+                // product.
                 unsafe {
                     gemm::gemm(
                         m,

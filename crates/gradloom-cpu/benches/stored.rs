@@ -1,9 +1,10 @@
-//! Products of few rows with weights as they are stored: `cargo bench -p gradloom-runtime --bench stored`.
+//! Products of few rows with weights in their storage formats. Run with
+//! `cargo bench -p gradloom-cpu --bench stored`.
 //!
-//! Prints, for each shape and form, billions of bytes of weights that are read in a second, beside a plain
-//! sum of the same bytes, on all threads: medians and the best of runs that take turns, so that a busy
-//! machine disturbs all alike. Weights of many products lie one behind the other, so that no run finds its
-//! own in a cache.
+//! For each shape and format, prints billions of bytes of weights read per second on all threads, along with
+//! the rate of a plain sum over the same bytes. Runs take turns, so that other load on the machine affects
+//! all alike; the median and the best are printed. The weights of many products lie one after another in
+//! memory, so that no run finds its own in a cache.
 
 use gradloom_codegen::cpu::dot_workspace;
 use gradloom_core::ir::{BlockFormat, DType, DotAxes, Graph, OpId, OpKind, ValueId};
@@ -12,7 +13,7 @@ use gradloom_cpu::{Call, Prepared, describe, prepare};
 use gradloom_device::host::Pool;
 use std::time::Instant;
 
-/// Bytes of the weights that the runs go through in turn.
+/// Size in bytes of the weights, which successive runs read in turn.
 const WEIGHTS: usize = 256 << 20;
 const RUNS: usize = 101;
 
@@ -30,8 +31,8 @@ const FORMS: [Form; 5] = [
     Form { name: "q4_0", dtype: DType::U8, blocks: Some(BlockFormat::Q4_0) },
 ];
 
-/// `[m, k] x [k, n]`, the weights by columns, as those of a linear layer of other frameworks and of files
-/// are.
+/// Creates a launch of `[m, k] x [k, n]`. With `by_columns`, the weights are in column-major order, as in the
+/// linear layers of other frameworks and in files.
 fn launch(form: &Form, [m, n, k]: [usize; 3], by_columns: bool, threads: usize) -> Launch {
     let access = |buffer: u32, dtype, layout| Access { buffer: ValueId(buffer), dtype, layout, blocks: None };
     let row = form.blocks.map_or(k, |format| format.bytes_of(k).expect("whole blocks"));
@@ -55,7 +56,7 @@ fn launch(form: &Form, [m, n, k]: [usize; 3], by_columns: bool, threads: usize) 
     launch
 }
 
-/// Sums words on all threads.
+/// Sums `words` on all threads.
 fn read(pool: &Pool, words: &[u64]) -> u64 {
     let total = std::sync::atomic::AtomicU64::new(0);
     let chunk = words.len().div_ceil(16).max(1);
@@ -71,7 +72,7 @@ fn read(pool: &Pool, words: &[u64]) -> u64 {
     total.into_inner()
 }
 
-/// Returns the median and the least.
+/// Returns the median and the minimum.
 fn summary(mut times: Vec<f64>) -> [f64; 2] {
     times.sort_by(f64::total_cmp);
     [times[times.len() / 2], times[0]]
@@ -80,7 +81,7 @@ fn summary(mut times: Vec<f64>) -> [f64; 2] {
 fn main() {
     println!("{}", describe());
     let pool = Pool::new(std::thread::available_parallelism().map_or(1, usize::from));
-    // Small numbers in every form: the upper bytes of floats are those of about 1.
+    // Small numbers in every format: 0x3c01 is about 1 as an f16 and about 0.008 as a bf16.
     let weights = vec![0x3c01_3c02_3c03_3c04_u64; WEIGHTS / 8];
     let shapes = [
         ([1, 3072, 768], true),

@@ -1,12 +1,12 @@
-//! Attention and its gradient, without a matrix of all scores in memory.
+//! Attention and its gradient, computed without storing the whole matrix of scores.
 //!
 //! In: a launch whose reads are the operands of an `Attention` or `AttentionGrad`, in any strided layouts.
-//! Out: a kernel. Blocks of keys and values are packed into a thread's scratch; strips of query rows meet
-//! them in registers (Dao, FlashAttention-2, 2023). Always holds: blocks of keys that no query of a strip may
-//! see are skipped; tasks, blocks and the order of every sum depend on the shapes alone; a task owns what it
-//! adds to; a run allocates nothing.
+//! Out: a kernel. Blocks of keys and values are packed into a thread's scratch, and strips of query rows are
+//! multiplied with them in registers (Dao, FlashAttention-2, 2023). Always holds: blocks of keys that the
+//! mask hides from a whole strip are skipped; tasks, blocks and the order of every sum depend on the shapes
+//! alone; every row is accumulated by a single task; a run allocates nothing.
 
-// Tiles are small arrays of vectors; their loops over indices with constant bounds are what unrolls into
+// Tiles are small arrays of vectors. Loops over indices with constant bounds unroll, which keeps tiles in
 // registers.
 #![allow(clippy::needless_range_loop)]
 
@@ -28,7 +28,7 @@ use operands::Operands;
 /// Returns a kernel for an `Attention`.
 ///
 /// # Panics
-/// In a run on more threads than the launch's workspace was made for.
+/// The kernel panics if it runs on more threads than the launch's workspace was sized for.
 pub(super) fn prepare_attention(launch: &Launch, spec: &AttentionSpec) -> Box<dyn Prepared> {
     Box::new(Attention::new(launch, spec, InstructionSet::detect()))
 }
@@ -36,7 +36,7 @@ pub(super) fn prepare_attention(launch: &Launch, spec: &AttentionSpec) -> Box<dy
 /// Returns a kernel for an `AttentionGrad`.
 ///
 /// # Panics
-/// In a run on more threads than the launch's workspace was made for.
+/// The kernel panics if it runs on more threads than the launch's workspace was sized for.
 pub(super) fn prepare_attention_grad(launch: &Launch, spec: &AttentionSpec) -> Box<dyn Prepared> {
     Box::new(AttentionGrad::new(launch, spec, InstructionSet::detect()))
 }
@@ -65,7 +65,7 @@ impl Prepared for Attention {
         let chunks = shape.queries.div_ceil(queries);
         let heads = shape.batch * shape.kv_heads;
         call.pool.run_with_worker(heads * chunks, &|index, worker| {
-            // The last queries see the most keys of a causal attention: begin with them.
+            // With a causal mask, the last queries see the most keys, so their tasks start first.
             let (chunk, head) = (chunks - 1 - index / heads, index % heads);
             let (first, batch) = (chunk * queries, head / shape.kv_heads);
             let task = forward::Task {
@@ -77,7 +77,7 @@ impl Prepared for Attention {
                 queries: first..(first + queries).min(shape.queries),
                 worker,
             };
-            // SAFETY: the level is one of this machine's.
+            // SAFETY: this machine supports `self.level`.
             unsafe { dispatch(self.level, task) };
         });
         Ok(())
@@ -118,7 +118,7 @@ impl Prepared for AttentionGrad {
                 kv_head: index % shape.kv_heads,
                 worker,
             };
-            // SAFETY: the level is one of this machine's.
+            // SAFETY: this machine supports `self.level`.
             unsafe { dispatch(self.level, task) };
         });
         Ok(())

@@ -1,4 +1,4 @@
-//! Bodies of the benchmark, as fusion makes them.
+//! The loop bodies that the benchmark measures, in the form in which the fusion pass builds them.
 
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, Number, ReduceOp, Shape, UnaryOp};
 use gradloom_core::kernel::{Body, Layout, Level, Node, NodeId, NodeKind, Store};
@@ -7,7 +7,7 @@ use gradloom_core::kernel::{Body, Layout, Level, Node, NodeId, NodeKind, Store};
 pub(crate) struct Builder {
     pub(crate) body: Body,
     pub(crate) reads: Vec<(DType, Layout)>,
-    /// The results, and the operand in whose place each may be.
+    /// Results, each with the operand that it may overwrite.
     pub(crate) writes: Vec<(DType, Layout, Option<usize>)>,
 }
 
@@ -99,7 +99,7 @@ impl Builder {
 
 use BinaryOp::{Add, Div, Mul, Sub};
 
-/// (x - mean) · rsqrt(variance + ε) · scale + shift.
+/// Builds layer normalization: (x - mean) · rsqrt(variance + ε) · scale + shift.
 pub(crate) fn layer_norm(rows: usize, columns: usize) -> Builder {
     let mut b = Builder::new(rows, columns);
     let x = b.load(DType::F32, Level::Element);
@@ -122,7 +122,7 @@ pub(crate) fn layer_norm(rows: usize, columns: usize) -> Builder {
     b
 }
 
-/// The gradients of [`layer_norm`]: of x per position, of scale and shift per column.
+/// Builds the gradients of [`layer_norm`]: that of x per position, those of scale and shift per column.
 pub(crate) fn layer_norm_gradient(rows: usize, columns: usize) -> Builder {
     let mut b = Builder::new(rows, columns);
     let (x, dy) = (b.load(DType::F32, Level::Element), b.load(DType::F32, Level::Element));
@@ -147,7 +147,7 @@ pub(crate) fn layer_norm_gradient(rows: usize, columns: usize) -> Builder {
     b
 }
 
-/// The losses of rows of logits against labels, and their gradients.
+/// Builds the cross-entropy loss of each row of logits against its label, and the gradient of the logits.
 pub(crate) fn cross_entropy(rows: usize, columns: usize) -> Builder {
     let mut b = Builder::new(rows, columns);
     let x = b.load(DType::F32, Level::Element);
@@ -165,7 +165,7 @@ pub(crate) fn cross_entropy(rows: usize, columns: usize) -> Builder {
     let picked = b.select(hit, shifted, zero);
     let picked = b.reduce(ReduceOp::Sum, picked);
     let loss = b.binary(Sub, logarithm, picked);
-    // As the compiler has it: the row's factor first.
+    // The row's factor comes first, as in the body that the compiler builds.
     let factor = b.binary(Div, weight, sum);
     let share = b.binary(Mul, factor, exponential);
     let difference = b.binary(Sub, share, weight);
@@ -175,7 +175,7 @@ pub(crate) fn cross_entropy(rows: usize, columns: usize) -> Builder {
     b
 }
 
-/// One parameter's update in place.
+/// Builds an AdamW update, in place, of a parameter tensor.
 pub(crate) fn adam_w(elements: usize) -> Builder {
     let mut b = Builder::new(1, elements);
     let [p, g, m, v] = [0; 4].map(|_| b.load(DType::F32, Level::Element));
@@ -204,7 +204,7 @@ pub(crate) fn adam_w(elements: usize) -> Builder {
     b
 }
 
-/// x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))).
+/// Builds the tanh approximation of GELU: x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))).
 pub(crate) fn gelu(rows: usize, columns: usize) -> Builder {
     let mut b = Builder::new(rows, columns);
     let x = b.load(DType::F32, Level::Element);
@@ -222,7 +222,7 @@ pub(crate) fn gelu(rows: usize, columns: usize) -> Builder {
     b
 }
 
-/// Ten cheap functions of two operands, one after the other.
+/// Builds a chain of ten cheap binary ops on two operands and a constant.
 pub(crate) fn chain(rows: usize, columns: usize) -> Builder {
     let mut b = Builder::new(rows, columns);
     let (x, y) = (b.load(DType::F32, Level::Element), b.load(DType::F32, Level::Element));
@@ -238,7 +238,7 @@ pub(crate) fn chain(rows: usize, columns: usize) -> Builder {
     b
 }
 
-/// A copy, to compare with.
+/// Builds a copy, as a baseline.
 pub(crate) fn copy(rows: usize, columns: usize) -> Builder {
     let mut b = Builder::new(rows, columns);
     let x = b.load(DType::F32, Level::Element);
@@ -246,7 +246,6 @@ pub(crate) fn copy(rows: usize, columns: usize) -> Builder {
     b
 }
 
-/// The sum of two operands.
 pub(crate) fn add(rows: usize, columns: usize) -> Builder {
     let mut b = Builder::new(rows, columns);
     let (x, y) = (b.load(DType::F32, Level::Element), b.load(DType::F32, Level::Element));

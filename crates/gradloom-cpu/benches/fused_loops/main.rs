@@ -1,8 +1,8 @@
-//! Throughput of fused loops, one launch each:
-//! `cargo bench -p gradloom-runtime --bench fused_loops [filter]`.
+//! Throughput benchmarks of single launches of fused loops. Run with
+//! `cargo bench -p gradloom-cpu --bench fused_loops [filter]`.
 //!
-//! Prints the best of several runs, in microseconds a run and billions of bytes moved a second (operands and
-//! results once each), beside the rate at which this machine reads, and copies.
+//! Prints the best of several runs, in microseconds per run and billions of bytes moved per second (operands
+//! and results counted once each), along with this machine's read and copy bandwidth.
 
 mod body;
 
@@ -14,12 +14,13 @@ use gradloom_cpu::{Call, describe, prepare};
 use gradloom_device::host::Pool;
 use std::time::Instant;
 
-/// A cache line, where a program's memory starts too.
+/// A cache line, which is also the alignment of a program's memory.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Line(#[allow(dead_code)] [u32; 16]);
 
-/// Returns f32s between 0.5 and 1.5, or small integers.
+/// Returns cache lines that hold at least `elements` f32s between 0.5 and 1.5, or small integers if `dtype`
+/// is not f32.
 fn memory(dtype: DType, elements: usize) -> Vec<Line> {
     let value = |i: usize| match dtype {
         DType::F32 => (0.5 + (i % 977) as f32 / 1000.0).to_bits(),
@@ -28,7 +29,7 @@ fn memory(dtype: DType, elements: usize) -> Vec<Line> {
     (0..elements.div_ceil(16) + 1).map(|line| Line(std::array::from_fn(|i| value(16 * line + i)))).collect()
 }
 
-/// Times one launch of all bodies.
+/// Times a launch that runs all the bodies.
 fn bench(name: &str, all: &[Builder]) {
     if std::env::args().nth(1).is_some_and(|filter| !filter.starts_with('-') && !name.contains(&filter)) {
         return;
@@ -102,7 +103,7 @@ fn bench(name: &str, all: &[Builder]) {
     println!();
 }
 
-/// Measures the machine's memory bandwidth: reading alone, and the system's copy.
+/// Measures the machine's memory bandwidth for reads and for copies.
 fn bandwidth() {
     let (from, mut to) = (memory(DType::F32, 1 << 26), memory(DType::F32, 1 << 26));
     let bytes = 64 * from.len();

@@ -1,8 +1,8 @@
-//! The gradient of one head of keys and values and of the query heads that share it.
+//! The gradient of one key/value head and of the query heads that share it.
 //!
 //! In: a [`Task`]. Out: its rows of dq, dk and dv. For each block of keys and each block of queries, with s =
-//! q kᵀ and the cotangent g of the output: p = exp(scale·s - log_sum), dp = g vᵀ, ds = scale·p·(dp -
-//! g·output); then dq += ds k, dv += pᵀ g, dk += dsᵀ q. Dao, FlashAttention-2 (2023), algorithm 2.
+//! q kᵀ and the output's cotangent g: p = exp(scale·s - log_sum), dp = g vᵀ, ds = scale·p·(dp - g·output);
+//! then dq += ds k, dv += pᵀ g, dk += dsᵀ q. Dao, FlashAttention-2 (2023), algorithm 2.
 
 use super::Call;
 use super::operands::{Gradient, Mask, Operands, View};
@@ -14,7 +14,7 @@ use crate::simd::{Simd, Vectorized};
 use gradloom_codegen::cpu::STRIP;
 use std::ops::Range;
 
-/// One thread's share of the backward pass.
+/// The backward pass of one key/value head.
 pub(super) struct Task<'a> {
     pub(super) operands: &'a Operands,
     pub(super) gradient: &'a Gradient,
@@ -25,21 +25,21 @@ pub(super) struct Task<'a> {
     pub(super) worker: usize,
 }
 
-/// This thread's scratch.
+/// Sections of the thread's scratch.
 struct Scratch {
     keys_transposed: *mut f32,
     values_transposed: *mut f32,
     keys: *mut f32,
     queries: *mut f32,
     cotangents: *mut f32,
-    /// Scores, then probabilities; one row a query.
+    /// Scores, then probabilities; one row per query.
     p: *mut f32,
     /// Cotangents of the probabilities, then of the scores.
     ds: *mut f32,
     means: *mut f32,
 }
 
-/// A block of keys, packed.
+/// A packed block of keys and values.
 struct Keys {
     range: Range<usize>,
     keys_transposed: Panels,
@@ -50,15 +50,15 @@ struct Keys {
 impl Vectorized for Task<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        // SAFETY: a task lies within the shape that the layouts and the workspace were made for; tasks have
-        // different heads, and threads different scratch.
+        // SAFETY: the task lies within the shape from which the layouts and the workspace were computed; no
+        // two tasks share a head, and no two threads share scratch.
         unsafe { self.run(simd) }
     }
 }
 
 impl Task<'_> {
     /// # Safety
-    /// The call's buffers must be as long as the launch's layouts and its workspace say.
+    /// The call's buffers must be as long as the launch's layouts and workspace require.
     #[inline(always)]
     unsafe fn run<S: Simd>(&self, simd: S) {
         let shape = self.operands.shape;
@@ -101,7 +101,7 @@ impl Task<'_> {
     }
 
     /// # Safety
-    /// As [`Task::run`].
+    /// Same as [`Task::run`].
     #[inline(always)]
     unsafe fn pack_keys<S: Simd>(&self, simd: S, scratch: &Scratch, range: Range<usize>) -> Keys {
         let Task { operands, call, batch, kv_head, .. } = *self;
@@ -135,10 +135,10 @@ impl Task<'_> {
         }
     }
 
-    /// Processes one block of queries against one block of keys.
+    /// Accumulates the gradients of one block of queries and one block of keys.
     ///
     /// # Safety
-    /// As [`Task::run`]; the last query must see a key of the block.
+    /// Same as [`Task::run`]; the last query must see a key of the block.
     #[inline(always)]
     unsafe fn block<S: Simd>(
         &self,
@@ -174,7 +174,7 @@ impl Task<'_> {
         let mut key = 0;
         while key < seen {
             let end = (key + STRIP).min(seen);
-            // Queries before the first that sees a key of this strip have no part in its gradients.
+            // Queries that see no key of this strip do not contribute to its gradients.
             let mut first = 0;
             while self.mask.visible(queries.start + first) <= keys.range.start + key {
                 first += 1;
@@ -199,10 +199,10 @@ impl Task<'_> {
         }
     }
 
-    /// Computes a strip of queries: its rows of `p` and `ds`, and its part of dq.
+    /// Computes the rows of `p` and `ds` of a strip of queries and adds to the strip's rows of dq.
     ///
     /// # Safety
-    /// As [`Task::block`]; `first` is the first query of the block.
+    /// Same as [`Task::block`]; `first` is the first query of the block.
     #[inline(always)]
     unsafe fn strip<S: Simd>(
         &self,
@@ -271,10 +271,10 @@ impl Task<'_> {
         unsafe { multiply(simd, count, 0..most, left, keys.keys, dq) };
     }
 
-    /// Computes, for each query of a block, its output times its output's cotangent.
+    /// Computes the dot product of output and cotangent for each query of a block.
     ///
     /// # Safety
-    /// As [`Task::run`].
+    /// Same as [`Task::run`].
     #[inline(always)]
     unsafe fn means<S: Simd>(&self, simd: S, scratch: &Scratch, q_head: usize, queries: Range<usize>) {
         let Task { gradient, call, batch, .. } = *self;

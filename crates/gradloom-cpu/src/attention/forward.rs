@@ -1,8 +1,8 @@
-//! The forward pass of one head of keys and values over a range of queries.
+//! The forward pass of one key/value head over a range of queries.
 //!
-//! In: a [`Task`]. Out: its rows of the output and of the log-sum-exp. For each block of keys: pack keys and
-//! values; for each strip of query rows: scores, online softmax, and the product with the values, which is
-//! added to the output's rows.
+//! In: a [`Task`]. Out: its rows of the output and of the log-sum-exp. For each block of keys, packs keys and
+//! values; for each strip of query rows, computes the scores and their online softmax, and adds the product
+//! of probabilities and values to the output's rows.
 
 use super::operands::{Mask, Operands};
 use super::softmax::{Online, online_softmax};
@@ -14,7 +14,7 @@ use crate::simd::{Simd, Vectorized};
 use gradloom_codegen::cpu::{Form, STRIP};
 use std::ops::Range;
 
-/// One thread's share of the forward pass.
+/// The forward pass of one key/value head over a range of queries.
 pub(super) struct Task<'a> {
     pub(super) operands: &'a Operands,
     pub(super) call: &'a Call<'a>,
@@ -25,7 +25,7 @@ pub(super) struct Task<'a> {
     pub(super) worker: usize,
 }
 
-/// This thread's scratch.
+/// Sections of the thread's scratch.
 struct Scratch {
     keys: *mut f32,
     values: *mut f32,
@@ -37,15 +37,15 @@ struct Scratch {
 impl Vectorized for Task<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        // SAFETY: a task lies within the shape that the layouts and the workspace were made for; tasks have
-        // different rows, and threads different scratch.
+        // SAFETY: the task lies within the shape from which the layouts and the workspace were computed; no
+        // two tasks share rows, and no two threads share scratch.
         unsafe { self.run(simd) }
     }
 }
 
 impl Task<'_> {
     /// # Safety
-    /// The call's buffers must be as long as the launch's layouts and its workspace say.
+    /// The call's buffers must be as long as the launch's layouts and workspace require.
     #[inline(always)]
     unsafe fn run<S: Simd>(&self, simd: S) {
         if self.queries.is_empty() {
@@ -87,10 +87,11 @@ impl Task<'_> {
         }
     }
 
-    /// Adds what the queries see of these keys.
+    /// Accumulates a block of keys and values into the task's output rows.
     ///
     /// # Safety
-    /// As [`Task::run`]; `keys` must be seen by a query, and be no more than a block.
+    /// Same as [`Task::run`]; at least one query must see a key of `keys`, which must be no longer than a
+    /// block.
     #[inline(always)]
     unsafe fn block<S: Simd>(&self, simd: S, scratch: &Scratch, keys: Range<usize>) {
         let Task { operands, call, batch, kv_head, .. } = *self;
@@ -127,7 +128,7 @@ impl Task<'_> {
     }
 
     /// # Safety
-    /// As [`Task::block`]; the keys' elements must be `E`.
+    /// Same as [`Task::block`]; the keys must be stored as `E`.
     #[inline(always)]
     unsafe fn pack_narrow_keys<S: Simd, E: Stored>(
         &self,
@@ -142,7 +143,7 @@ impl Task<'_> {
     }
 
     /// # Safety
-    /// As [`Task::block`]; the values' elements must be `E`.
+    /// Same as [`Task::block`]; the values must be stored as `E`.
     #[inline(always)]
     unsafe fn pack_narrow_values<S: Simd, E: Stored>(
         &self,
@@ -156,10 +157,10 @@ impl Task<'_> {
         unsafe { pack_stored_rows(simd, keys.len(), operands.shape.value_depth, row, operands.steps().1, to) }
     }
 
-    /// Computes a strip of queries of one head.
+    /// Updates the softmax states and the output rows of a strip of queries of one head.
     ///
     /// # Safety
-    /// As [`Task::block`].
+    /// Same as [`Task::block`].
     #[inline(always)]
     #[allow(clippy::too_many_arguments)]
     unsafe fn strip<S: Simd>(
@@ -189,7 +190,7 @@ impl Task<'_> {
         };
         let scores =
             TileTarget { start: scratch.scores, row_stride, columns: most, padded: true, accumulate: false };
-        // SAFETY: the strip's scores have room for whole vectors; so much for this and the next blocks.
+        // SAFETY: as promised by the caller; the strip's scores have room for whole vectors.
         unsafe { multiply(simd, queries.len(), 0..shape.depth, q, packed_keys, scores) };
         let first_block = keys.start == 0;
         for (i, query) in queries.clone().enumerate() {
@@ -214,14 +215,14 @@ impl Task<'_> {
             padded: false,
             accumulate: !first_block,
         };
-        // SAFETY: the output's rows of this task belong to it alone.
+        // SAFETY: this task alone writes its output rows.
         unsafe { multiply(simd, queries.len(), 0..most, probabilities, packed_values, output) };
     }
 
-    /// Computes [`Task::block`] for so few rows that packing would cost more than it saves.
+    /// Computes [`Task::block`] without packing, which would cost more than it saves for so few rows.
     ///
     /// # Safety
-    /// As [`Task::block`]; keys and values must be contiguous.
+    /// Same as [`Task::block`]; keys and values must be contiguous.
     #[inline(always)]
     unsafe fn block_of_few_rows<S: Simd>(&self, simd: S, scratch: &Scratch, keys: Range<usize>) {
         let Task { operands, call, batch, kv_head, .. } = *self;
@@ -257,10 +258,11 @@ impl Task<'_> {
         }
     }
 
-    /// Computes the products of a query with keys.
+    /// Computes the dot products of a query with keys.
     ///
     /// # Safety
-    /// As [`Task::block_of_few_rows`]; the keys' elements must be `E`, and there must be room for the scores.
+    /// Same as [`Task::block_of_few_rows`]; the keys must be stored as `E`, and `scores` must have room for
+    /// one score per key.
     #[inline(always)]
     unsafe fn scores<S: Simd, E: Stored>(
         &self,
@@ -279,10 +281,11 @@ impl Task<'_> {
         }
     }
 
-    /// Computes the [`single::weighted_sum`] of the values of keys.
+    /// Computes the [`single::weighted_sum`] of the values of `keys`.
     ///
     /// # Safety
-    /// As [`Task::block_of_few_rows`]; the values' elements must be `E`, and there must be a weight for each.
+    /// Same as [`Task::block_of_few_rows`]; the values must be stored as `E`, and there must be one weight
+    /// per value.
     #[inline(always)]
     unsafe fn weigh<S: Simd, E: Stored>(
         &self,
@@ -299,15 +302,15 @@ impl Task<'_> {
         unsafe { single::weighted_sum(simd, weights, keys.len(), value, to, columns, rescale) };
     }
 
-    /// Returns the address of an output row; rows count the task's queries of each head of the group in
-    /// turn.
+    /// Returns the address of an output row. Rows are numbered by head of the group, then by query of the
+    /// task.
     #[inline(always)]
     fn output(&self, row: usize) -> *mut f32 {
         let (head, query) = self.head_and_query(row);
         self.call.write(0, self.operands.results[0].row(self.batch, head, query))
     }
 
-    /// Returns the head and the query of a row of the task.
+    /// Returns the head and the query of one of the task's rows.
     #[inline(always)]
     fn head_and_query(&self, row: usize) -> (usize, usize) {
         let head = self.kv_head * self.operands.shape.group() + row / self.queries.len();
@@ -317,7 +320,7 @@ impl Task<'_> {
     /// Divides an output row by the sum of its probabilities and writes its log-sum-exp.
     ///
     /// # Safety
-    /// As [`Task::run`].
+    /// Same as [`Task::run`].
     #[inline(always)]
     unsafe fn finish(&self, scratch: &Scratch, row: usize) {
         let query = self.queries.start + row % self.queries.len();
@@ -326,7 +329,7 @@ impl Task<'_> {
         unsafe {
             let Online { maximum, sum } = self.state(scratch, row);
             let output = std::slice::from_raw_parts_mut(self.output(row), self.operands.shape.value_depth);
-            // A row whose strip was skipped has not been written yet.
+            // A row that sees no key has not been written yet.
             if seen {
                 let factor = 1.0 / sum;
                 output.iter_mut().for_each(|value| *value *= factor);
@@ -340,7 +343,7 @@ impl Task<'_> {
     }
 
     /// # Safety
-    /// `row` must be one of the task's.
+    /// `row` must be one of the task's rows.
     #[inline(always)]
     unsafe fn state(&self, scratch: &Scratch, row: usize) -> Online {
         // SAFETY: as promised by the caller.
@@ -348,7 +351,7 @@ impl Task<'_> {
     }
 
     /// # Safety
-    /// `row` must be one of the task's.
+    /// `row` must be one of the task's rows.
     #[inline(always)]
     unsafe fn set_state(&self, scratch: &Scratch, row: usize, state: Online) {
         // SAFETY: as promised by the caller.

@@ -1,21 +1,21 @@
-//! The addresses of the operands of attention, and the keys that a query sees.
+//! Addresses of the operands of attention, and the keys that each query sees.
 //!
-//! In: the accesses of a launch; at run time, the values of the offset, the length and the block table. Out:
-//! addresses of rows, and a [`Mask`]; a [`Trap`] if one of the values is out of range.
+//! In: the accesses of a launch and, at run time, the values of the offset, the length and the block table.
+//! Out: addresses of rows, and a [`Mask`]; a [`Trap`] if a value is out of range.
 
 use crate::{Call, Trap};
 use gradloom_codegen::cpu::{AttentionShape, Form};
 use gradloom_core::ir::AttentionSpec;
 use gradloom_core::kernel::{Access, Launch, Layout};
 
-/// A read of rank 4 (or 3, with one element a row).
+/// A read of rank 4, or of rank 3 with one element per row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View {
     read: usize,
     offset: usize,
-    /// Strides of batch, head and row.
+    /// Strides of the batch, head and row axes.
     strides: [usize; 3],
-    /// Distance between the elements of a row.
+    /// Stride between the elements of a row.
     pub(super) step: usize,
 }
 
@@ -23,12 +23,11 @@ impl View {
     pub(super) fn new(read: usize, layout: &Layout) -> Self {
         let strides = [layout.strides[0], layout.strides[1], layout.strides[2]];
         let step = layout.strides.get(3).copied().unwrap_or(1);
-        // A row of one element can be called contiguous.
+        // A row of one element counts as contiguous.
         let step = if layout.shape.get(3) == Some(&1) { 1 } else { step };
         Self { read, offset: layout.offset, strides, step }
     }
 
-    /// Returns the distance between rows.
     pub(super) fn row_stride(&self) -> usize {
         self.strides[2]
     }
@@ -41,11 +40,11 @@ impl View {
     }
 }
 
-/// A result of rank 4 (or 3), whose rows are contiguous.
+/// A result of rank 4 or 3 with contiguous rows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ResultView {
     offset: usize,
-    /// Strides of batch, head and row.
+    /// Strides of the batch, head and row axes.
     strides: [usize; 3],
 }
 
@@ -55,7 +54,6 @@ impl ResultView {
         Self { offset: layout.offset, strides: [layout.strides[0], layout.strides[1], layout.strides[2]] }
     }
 
-    /// Returns the distance between rows.
     pub(super) fn row_stride(&self) -> usize {
         self.strides[2]
     }
@@ -68,7 +66,7 @@ impl ResultView {
     }
 }
 
-/// The block table's operand.
+/// The block table operand.
 #[derive(Clone, Copy, Debug)]
 struct Table {
     read: usize,
@@ -79,7 +77,7 @@ struct Table {
 }
 
 impl Table {
-    /// Returns the pool block of the keys from `block·block_size` on of a sequence.
+    /// Returns the pool block that holds a sequence's keys from `block·block_size` on.
     #[inline(always)]
     fn entry(&self, call: &Call<'_>, batch: usize, block: usize) -> i32 {
         let at = self.offset + batch * self.strides[0] + block * self.strides[1];
@@ -88,7 +86,7 @@ impl Table {
     }
 }
 
-/// An operand of one i32, or of one for each sequence.
+/// An i32 operand with one value for all sequences, or one per sequence.
 #[derive(Clone, Copy, Debug)]
 struct Given {
     read: usize,
@@ -97,19 +95,19 @@ struct Given {
 }
 
 impl Given {
-    /// Returns its value for a sequence.
+    /// Returns the value for a sequence.
     fn of(self, call: &Call<'_>, batch: usize) -> i64 {
-        // SAFETY: the operand has an element, or one for each sequence; of one, the stride is 0.
+        // SAFETY: the operand has one element per sequence, or a single element and stride 0.
         i64::from(unsafe { *call.read::<i32>(self.read, self.offset + batch * self.stride) })
     }
 }
 
-/// Operands of attention, forward and backward.
+/// Operands and results that the forward and the backward pass have in common.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operands {
     pub(super) shape: AttentionShape,
     pub(super) scale: f32,
-    /// Output and log-sum-exp, or the three gradients.
+    /// The output and the log-sum-exp, or the three gradients.
     pub(super) results: [ResultView; 3],
     pub(super) q: View,
     k: View,
@@ -157,11 +155,11 @@ impl Operands {
         }
     }
 
-    /// Checks the key lengths and the table.
+    /// Checks the key lengths and the block table.
     ///
     /// # Errors
-    /// If a key length is not in `0..=keys`, or the table's entry for a key below that length is not a block
-    /// of the pool.
+    /// Returns an error if a key length is not in `0..=keys`, or if the table's entry for a key below that
+    /// length is not a block of the pool.
     pub(super) fn check(&self, call: &Call<'_>) -> Result<(), Trap> {
         let keys = self.shape.keys;
         for batch in 0..self.shape.batch {
@@ -178,7 +176,7 @@ impl Operands {
         Ok(())
     }
 
-    /// Returns the keys that the queries of a sequence see. [`Operands::check`] must have passed.
+    /// Returns the mask of a sequence. [`Operands::check`] must have succeeded.
     pub(super) fn mask(&self, call: &Call<'_>, batch: usize) -> Mask {
         let length = self.key_length.map_or(self.shape.keys, |length| length.of(call, batch) as usize);
         let offset = self.query_offset.map_or(0, |offset| offset.of(call, batch));
@@ -199,22 +197,22 @@ impl Operands {
         Ok(())
     }
 
-    /// Returns the address of a key, whose elements are of [`Operands::forms`], of which the mask's length
-    /// and the table have been checked.
+    /// Returns the address of a key, whose storage form must be that of `E`. The key must lie below the
+    /// mask's length, and [`Operands::check`] must have succeeded.
     #[inline(always)]
     pub(super) fn key<E>(&self, call: &Call<'_>, batch: usize, head: usize, key: usize) -> *const E {
         let (batch, row) = self.place(call, batch, key);
         self.k.row(call, batch, head, row)
     }
 
-    /// Returns the address of a value, likewise.
+    /// Returns the address of a value, under the conditions of [`Operands::key`].
     #[inline(always)]
     pub(super) fn value<E>(&self, call: &Call<'_>, batch: usize, head: usize, key: usize) -> *const E {
         let (batch, row) = self.place(call, batch, key);
         self.v.row(call, batch, head, row)
     }
 
-    /// Returns the distance between the elements of a key, and of a value.
+    /// Returns the stride between the elements of a key and that between the elements of a value.
     pub(super) fn steps(&self) -> (usize, usize) {
         (self.k.step, self.v.step)
     }
@@ -230,7 +228,7 @@ impl Operands {
     }
 }
 
-/// The further operands of the gradient.
+/// Additional operands of the gradient.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gradient {
     pub(super) output: View,
@@ -239,14 +237,14 @@ pub(super) struct Gradient {
 }
 
 impl Gradient {
-    /// Creates the operands from the last three reads, of which the first has number `first`.
+    /// Creates the views of the launch's last three reads, the first of which has index `first`.
     pub(super) fn new(reads: &[Access], first: usize) -> Self {
         let view = |i: usize| View::new(first + i, &reads[i].layout);
         Self { output: view(0), log_sum: view(1), cotangent: view(2) }
     }
 }
 
-/// Keys that each query sees, always a prefix of the sequence's keys.
+/// The keys that each query sees, which are always a prefix of the sequence's keys.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mask {
     causal: bool,
@@ -255,7 +253,7 @@ pub(super) struct Mask {
 }
 
 impl Mask {
-    /// Returns the number of keys that a query sees, which never decreases from one query to the next.
+    /// Returns the number of keys that a query sees, which never decreases as `query` increases.
     #[inline(always)]
     pub(super) fn visible(&self, query: usize) -> usize {
         if !self.causal {

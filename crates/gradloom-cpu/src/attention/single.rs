@@ -1,19 +1,20 @@
-//! Attention of single query rows, as when a text is generated token by token: every key and value is used
-//! once, so nothing is packed.
+//! Attention for few query rows per key/value head, as in token-by-token generation. Packing is not
+//! worthwhile because each key and value is used only once or twice.
 //!
-//! In: a query, and contiguous keys or values by address, f32 or floats of 16 bits. Out: scores, or sums of
-//! values weighted by probabilities.
+//! In: a query, and the addresses of contiguous keys or values, stored as f32 or as 16-bit floats. Out:
+//! scores, or sums of values weighted by probabilities.
 
 use crate::matrix::stored::Stored;
 use crate::simd::Simd;
 
-/// Up to this many query rows to a head of keys, each row by itself is faster than packing the keys for all.
+/// Largest number of query rows per key/value head for which processing each row separately is faster than
+/// packing.
 pub(super) const MOST_ROWS: usize = 2;
 
-/// Returns `a · b` for `depth` elements, `steps` apart.
+/// Returns the dot product of `a` and `b`, which have `depth` elements with strides `steps`.
 ///
 /// # Safety
-/// `a` and `b` must lead to so many elements.
+/// `a` and `b` must be valid for reads of those elements.
 #[inline(always)]
 pub(super) unsafe fn dot<S: Simd, E: Stored>(
     simd: S,
@@ -24,7 +25,7 @@ pub(super) unsafe fn dot<S: Simd, E: Stored>(
 ) -> f32 {
     let lanes = S::LANES;
     let whole = if steps == [1, 1] { depth / lanes * lanes } else { 0 };
-    // Two sums hide half of the additions' latency; depths are a few vectors long.
+    // Two partial sums hide half of the addition latency. A row is only a few vectors long.
     let mut sums = [simd.splat(0.0); 2];
     let mut sum = 0.0;
     // SAFETY: as promised by the caller.
@@ -39,11 +40,12 @@ pub(super) unsafe fn dot<S: Simd, E: Stored>(
     sum + simd.sum(simd.add(sums[0], sums[1]))
 }
 
-/// Computes `to = rescale·to + sum of weights[i]·value(i)` for `count` values of `columns` elements;
-/// without `rescale`, `to` is overwritten.
+/// Computes `to = rescale·to + sum of weights[i]·value(i)` for `count` values of `columns` elements. Without
+/// `rescale`, overwrites `to`.
 ///
 /// # Safety
-/// Each value must lead to `columns` contiguous elements, `weights` to `count`; nothing else may touch `to`.
+/// Each value must be valid for reads of `columns` contiguous elements, and `weights` for reads of `count`.
+/// Nothing else may access `to`.
 #[inline(always)]
 pub(super) unsafe fn weighted_sum<S: Simd, E: Stored>(
     simd: S,
@@ -54,7 +56,7 @@ pub(super) unsafe fn weighted_sum<S: Simd, E: Stored>(
     columns: usize,
     rescale: Option<f32>,
 ) {
-    /// Vectors that are summed in registers together.
+    /// Number of vectors of sums held in registers.
     const WIDE: usize = 4;
     let lanes = S::LANES;
     let mut start = 0;

@@ -1,4 +1,4 @@
-//! The elementwise parts of attention: an online softmax over rows of scores, and its derivative.
+//! The elementwise parts of attention: the online softmax over rows of scores, and its derivative.
 //!
 //! In: rows of raw scores, padded to whole vectors. Out: the same rows as probabilities (not yet divided by
 //! their sum) or as cotangents. Milakov and Gimelshein, Online normalizer calculation for softmax (2018);
@@ -6,8 +6,8 @@
 
 use crate::simd::Simd;
 
-/// The state of one query's softmax: the largest scaled score so far, and the sum of exponentials relative to
-/// it.
+/// State of one query's online softmax: the largest scaled score so far, and the sum of the exponentials
+/// relative to it.
 #[derive(Clone, Copy)]
 pub(super) struct Online {
     pub(super) maximum: f32,
@@ -15,12 +15,12 @@ pub(super) struct Online {
 }
 
 impl Online {
-    /// The state of a row that has seen no key.
+    /// The state before any key has been processed.
     pub(super) const EMPTY: Online = Online { maximum: f32::NEG_INFINITY, sum: 0.0 };
 }
 
-/// Replaces `count` scores by `exp(scale·score - maximum)` and the rest of `width` by 0; updates the state.
-/// Gives the factor for what was summed under the old maximum.
+/// Replaces `count` scores by `exp(scale·score - maximum)` and the rest of `width` by 0, and updates the
+/// state. Returns the factor for sums accumulated under the old maximum.
 ///
 /// # Safety
 /// `row` must have `width` elements, a whole number of vectors, of which the first `count` are scores.
@@ -39,16 +39,17 @@ pub(super) unsafe fn online_softmax<S: Simd>(
     let lowest = simd.splat(f32::NEG_INFINITY);
     let mut maxima = lowest;
     for at in (0..whole).step_by(lanes) {
-        // SAFETY: below `width`.
+        // SAFETY: the vector lies within the row's `width` elements.
         maxima = simd.max(simd.mul(unsafe { simd.load(row.add(at)) }, factor), maxima);
     }
     if whole < count {
-        // SAFETY: below `width`, which is a whole number of vectors.
+        // SAFETY: the vector lies within `width`, a whole number of vectors.
         let scaled = simd.mul(unsafe { simd.load(row.add(whole)) }, factor);
         maxima = simd.max(simd.first(count - whole, scaled, lowest), maxima);
     }
     let maximum = state.maximum.max(simd.largest(maxima));
-    // The product is rounded before the shift, as it was for the maximum: the exponent is then never above 0.
+    // The product is rounded before the shift is added, as it was for the maximum, so the exponent is never
+    // above 0.
     let shift = simd.splat(-maximum);
     let mut sums = simd.splat(0.0);
     for at in (0..whole).step_by(lanes) {
@@ -77,9 +78,9 @@ pub(super) unsafe fn online_softmax<S: Simd>(
     rescale
 }
 
-/// Turns one row of scores and of cotangents of the probabilities into probabilities
-/// `p = exp(scale·score - log_sum)` and cotangents of the raw scores `scale·p·(cotangent - mean)`. Everything
-/// from `count` to `width` becomes 0.
+/// Replaces a row of scores by the probabilities `p = exp(scale·score - log_sum)`, and the row of the
+/// probabilities' cotangents by the cotangents `scale·p·(cotangent - mean)` of the raw scores. Elements from
+/// `count` to `width` become 0.
 ///
 /// # Safety
 /// Both rows must have `width` elements, a whole number of vectors.
@@ -98,7 +99,7 @@ pub(super) unsafe fn softmax_gradient<S: Simd>(
     let mean = simd.splat(row.mean);
     let zero = simd.splat(0.0);
     for at in (0..count).step_by(lanes) {
-        // SAFETY: below `width`, which is a whole number of vectors.
+        // SAFETY: the vector lies within `width`, a whole number of vectors.
         unsafe {
             let (scores, cotangents) = (scores.add(at), cotangents.add(at));
             let mut p = exp(simd, simd.add(simd.mul(simd.load(scores), factor), shift));
@@ -118,17 +119,18 @@ pub(super) unsafe fn softmax_gradient<S: Simd>(
     }
 }
 
-/// The operands of [`softmax_gradient`] for a row.
+/// Per-row constants of [`softmax_gradient`].
 pub(super) struct RowConstants {
-    /// Factor on the scores.
+    /// Factor applied to the scores.
     pub(super) scale: f32,
-    /// Log of the sum of the exponentials of the scaled scores.
+    /// Logarithm of the sum of the exponentials of the scaled scores.
     pub(super) log_sum: f32,
-    /// Mean of the probabilities' cotangents under the probabilities: output · cotangent of the output.
+    /// Mean of the probabilities' cotangents, weighted by the probabilities; equal to the dot product of the
+    /// output and its cotangent.
     pub(super) mean: f32,
 }
 
-/// Zeros, from a multiple of the vector's length to another.
+/// Zeroes the elements from `start` to `end`, both multiples of the vector length.
 ///
 /// # Safety
 /// `row` must have `end` elements.
@@ -140,21 +142,22 @@ unsafe fn clear<S: Simd>(simd: S, row: *mut f32, start: usize, end: usize) {
     }
 }
 
-/// Returns `e^x` for `x <= 88`, within 2 units in the last place; 0 where the result would not be a normal
-/// number; NaN stays NaN.
+/// Returns `e^x` for `-87 <= x <= 88`, within 2 units in the last place. Returns 0 for smaller `x`, and NaN
+/// for NaN.
 ///
-/// Cody and Waite's reduction to `|r| <= ln(2) / 2`, then the Taylor polynomial of degree 7, whose truncation
-/// error is 2e-9.
+/// Uses Cody and Waite's reduction to `|r| <= ln(2) / 2`, then the Taylor polynomial of degree 7, whose
+/// truncation error is 2e-9.
 #[inline(always)]
 fn exp<S: Simd>(simd: S, x: S::F32s) -> S::F32s {
-    /// Adding it rounds to an integer, which then stands in the low bits: those of the constant itself are 0.
+    /// Adding this constant rounds to an integer and leaves that integer in the low bits, which are 0 in the
+    /// constant.
     const ROUND: f32 = 12_582_912.0;
-    /// ln(2) in two parts; the first has few enough bits that its multiples by exponents are exact.
+    /// ln(2) in two parts. The first has few enough bits that its products with exponents are exact.
     const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
-    /// Below it, `2^n` below would not be normal.
+    /// Lower bound of `x` that keeps `2^n` a normal number.
     const LOWEST: f32 = -87.0;
     let constant = |value| simd.splat(value);
-    // NaN where x is.
+    // `bounded` is NaN if `x` is.
     let bounded = simd.max(constant(LOWEST), x);
     let shifted = simd.mul_add(bounded, constant(std::f32::consts::LOG2_E), constant(ROUND));
     let n = simd.sub(shifted, constant(ROUND));

@@ -1,4 +1,4 @@
-//! Attention against loops in float64, forward and backward, over random shapes, layouts, offsets, lengths
+//! Compares attention, forward and backward, with loops in f64, for random shapes, layouts, offsets, lengths
 //! and block tables.
 
 use super::*;
@@ -6,13 +6,13 @@ use crate::testing::{Job, Random, Tensor, assert_near, rounds};
 use gradloom_codegen::cpu::AttentionShape;
 use gradloom_core::ir::{DType, OpKind, Shape};
 
-/// Everything that a test chooses.
+/// Parameters of a test case.
 struct Setup {
     shape: AttentionShape,
     spec: AttentionSpec,
     offset: i32,
     length: usize,
-    /// Keys of a pool block, with a block table.
+    /// Number of keys per pool block, if there is a block table.
     block_size: usize,
 }
 
@@ -51,7 +51,7 @@ impl Setup {
         }
         if self.spec.block_table {
             let columns = blocks.len() / self.shape.batch;
-            // As a window of a wider table.
+            // The table is a window of a wider one.
             let gap = random.below(3);
             let mut table = Tensor::i32([self.shape.batch, columns], blocks);
             let rows = (0..self.shape.batch)
@@ -96,7 +96,7 @@ impl Setup {
         &values[start..start + depth]
     }
 
-    /// Returns the probabilities `[batch, heads, queries, keys]` and log-sum-exps.
+    /// Returns the probabilities `[batch, heads, queries, keys]` and the log-sum-exps.
     fn probabilities(&self, q: &[f64], k: &[f64]) -> (Vec<f64>, Vec<f64>) {
         let s = self.shape;
         let (mut all, mut log_sums) = (Vec::new(), Vec::new());
@@ -166,7 +166,7 @@ fn floats(bits: &[u32]) -> Vec<f32> {
     bits.iter().map(|&bits| f32::from_bits(bits)).collect()
 }
 
-/// Runs forward and backward on one setup, with every instruction set.
+/// Checks the forward and the backward pass of a setup with every instruction set.
 fn check(what: &str, setup: &Setup, random: &mut Random) {
     for level in InstructionSet::available() {
         check_on(level, what, setup, random);
@@ -254,7 +254,7 @@ fn heads_of_one_tensor() {
     assert_near("output", &results[0], &setup.expected(&q, &k, &v).0, 1e-5);
 }
 
-/// Returns a setup with a block table, its reads, and the keys and values that they stand for.
+/// Returns a setup with a block table, its reads, and the values of q and of the gathered keys and values.
 fn paged(random: &mut Random, queries: usize) -> (Setup, Vec<Tensor>, [Vec<f64>; 3]) {
     let mut setup = Setup::random(random, &[queries]);
     let (blocks, pool) = (random.pick(&[1, 3, 30]), 37);
@@ -267,7 +267,7 @@ fn paged(random: &mut Random, queries: usize) -> (Setup, Vec<Tensor>, [Vec<f64>;
     let used = setup.length.div_ceil(setup.block_size);
     let mut table: Vec<i32> = (0..s.batch * blocks).map(|_| random.below(pool) as i32).collect();
     for (i, entry) in table.iter_mut().enumerate() {
-        // What no key needs is not looked at.
+        // Entries past the sequence's length are never read, so -1 is allowed there.
         *entry = if i % blocks < used { *entry } else { -1 };
     }
     let pools = [s.depth, s.value_depth]
