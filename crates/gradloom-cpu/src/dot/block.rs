@@ -1,8 +1,8 @@
-//! One thread's block of a product.
+//! A block of a matrix product, which one thread computes.
 //!
 //! In: a rectangle of the product, by addresses. Out: its elements in the target, strip by strip of rows;
-//! each finished strip is handed to the epilogue while it is in the cache. Always holds: each element is a
-//! sum in the order of the contracted index, in blocks of it that the extents alone determine.
+//! each finished strip is passed to the epilogue while it is in the cache. Always holds: each element is
+//! summed in the order of the contracted index, in blocks that depend on the extents alone.
 
 use crate::matrix::blocks::{Blocks, dots_of_blocks, pack_blocks};
 use crate::matrix::few::{add_rows, dots};
@@ -16,7 +16,8 @@ use gradloom_codegen::product::{MatrixView, SteppedView};
 use gradloom_core::ir::BLOCK;
 use std::ops::Range;
 
-/// An operand: element (free i, contracted p) is at `start + i·free_stride + p·contract_stride`.
+/// An operand whose element (free index i, contracted index p) is at
+/// `start + i·free_stride + p·contract_stride`.
 #[derive(Clone, Copy)]
 pub(super) struct MatrixOperand {
     start: *const f32,
@@ -29,7 +30,7 @@ impl MatrixOperand {
         Self { start, free_stride: view.free_stride, contract_stride: view.contract_stride }
     }
 
-    /// Returns the same operand, starting at a later element.
+    /// Returns the operand that starts at the given free and contracted index.
     pub(super) fn from(&self, free: usize, contract: usize) -> Self {
         Self { start: self.at(free, contract), ..*self }
     }
@@ -40,18 +41,19 @@ impl MatrixOperand {
     }
 }
 
-/// A right operand whose indices take several strides, of which a block begins at a column and a depth.
+/// A right operand whose free and contracted indices each span several axes. The block starts at `column` and
+/// `depth`.
 #[derive(Clone, Copy)]
 pub(super) struct Stepped<'a> {
     pub(super) start: *const f32,
     pub(super) steps: &'a SteppedView,
     pub(super) column: usize,
     pub(super) depth: usize,
-    /// Offset of each of the block's contracted indices from `start`, if the operand is read in place.
+    /// Offset from `start` of each of the block's contracted indices, if the operand is read in place.
     pub(super) row_offsets: Option<&'a [usize]>,
 }
 
-/// A right operand that is not f32, from a block's first column and contracted index on.
+/// A right operand that is not stored as f32, starting at a block's first column and contracted index.
 #[derive(Clone, Copy)]
 pub(super) struct StoredOperand {
     pub(super) start: *const u8,
@@ -59,8 +61,8 @@ pub(super) struct StoredOperand {
 }
 
 impl StoredOperand {
-    /// Returns the bytes from the first element of a column to that of a contracted index, which begins a
-    /// block.
+    /// Returns the number of bytes from the first element of a column to its element at a contracted index.
+    /// In a block format, the index must be at the start of a block.
     pub(super) fn bytes_to(form: Form, contract: usize, contract_stride: usize) -> usize {
         match form {
             Form::Blocks(format) => contract / BLOCK * format.block_bytes(),
@@ -69,20 +71,20 @@ impl StoredOperand {
     }
 }
 
-/// The target of a product.
+/// Destination of a product.
 #[derive(Clone, Copy)]
 pub(super) struct Product {
-    /// Address of its first element.
+    /// Address of the first element.
     pub(super) start: *mut f32,
-    /// Distance between rows; columns are neighbours.
+    /// Stride between rows; columns are contiguous.
     pub(super) row_stride: usize,
-    /// True if there is room for only one block of rows, which is then handed on before the next one is
+    /// True if there is room for only one block of rows, which is passed to `finish` before the next one is
     /// computed.
     pub(super) reused: bool,
 }
 
-/// A block, and the action after each of its strips: `finish` gets a range of the block's rows and the
-/// address where their product starts.
+/// A block of a product, and the action after each of its strips: `finish` receives a range of the block's
+/// rows and the address at which their product starts.
 pub(super) struct ProductBlock<'a> {
     pub(super) rows: usize,
     pub(super) columns: usize,
@@ -90,17 +92,17 @@ pub(super) struct ProductBlock<'a> {
     pub(super) left: MatrixOperand,
     pub(super) right: MatrixOperand,
     pub(super) product: Product,
-    /// Rows that are taken through all columns together.
+    /// Number of rows processed together over all columns.
     pub(super) row_block: usize,
-    /// Contracted indices that are taken together.
+    /// Number of contracted indices processed together.
     pub(super) depth_block: usize,
     /// True if the operands may not fit in the second-level cache.
     pub(super) far: bool,
-    /// Room for the packed right operand, if it is packed.
+    /// Buffer for the packed right operand, if it is packed.
     pub(super) packed_right: Option<*mut f32>,
-    /// Right operand, if its contracted indices take several strides; `right` is not read then.
+    /// The right operand, if its contracted indices span several axes; `right` is then not read.
     pub(super) stepped: Option<Stepped<'a>>,
-    /// The right operand, if it is not f32, with the strides of `right`, which is not read then.
+    /// The right operand, if it is not stored as f32. It has the strides of `right`, which is then not read.
     pub(super) stored: Option<StoredOperand>,
     pub(super) finish: &'a mut dyn FnMut(Range<usize>, *const f32),
 }
@@ -108,16 +110,16 @@ pub(super) struct ProductBlock<'a> {
 impl Vectorized for ProductBlock<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        // SAFETY: the maker of the block promises that the operands have its rows, columns and depth, that
-        // the scratch has room for them, and that nothing else touches product and scratch.
+        // SAFETY: the creator of the block guarantees that the operands have its rows, columns and depth,
+        // that the scratch has room for them, and that nothing else accesses the product or the scratch.
         unsafe { self.multiply(simd) }
     }
 }
 
 impl ProductBlock<'_> {
     /// # Safety
-    /// The operands must lead to the block's elements, the scratch must have room for what is packed, and
-    /// nothing else may touch the scratch and the product.
+    /// The operands must be valid for the block's elements, the scratch must have room for the packed
+    /// operand, and nothing else may access the scratch or the product.
     #[inline(always)]
     unsafe fn multiply<S: Simd>(&mut self, simd: S) {
         if self.rows <= FEW_ROWS && self.packed_right.is_none() && self.stepped.is_none() {
@@ -141,10 +143,11 @@ impl ProductBlock<'_> {
         }
     }
 
-    /// Adds a block of contracted indices to some rows; after the last one, they are finished.
+    /// Accumulates a block of contracted indices into some rows, and passes the rows to `finish` after the
+    /// last block.
     ///
     /// # Safety
-    /// As [`ProductBlock::multiply`].
+    /// Same as [`ProductBlock::multiply`].
     #[inline(always)]
     unsafe fn depth_block<S: Simd>(&mut self, simd: S, rows: &Range<usize>, depth: &Range<usize>) {
         if let Some(to) = self.packed_right {
@@ -164,10 +167,10 @@ impl ProductBlock<'_> {
         }
     }
 
-    /// Computes all of a block of few rows.
+    /// Computes a whole block that has few rows.
     ///
     /// # Safety
-    /// As [`ProductBlock::multiply`].
+    /// Same as [`ProductBlock::multiply`].
     #[inline(always)]
     unsafe fn few_rows<S: Simd>(&mut self, simd: S) {
         let Self { left, right, rows: count, columns, depth, product, .. } = *self;
@@ -179,8 +182,8 @@ impl ProductBlock<'_> {
             padded: false,
             accumulate: false,
         };
-        // SAFETY: as promised by the caller; the plan leaves a right operand in place only if its rows or,
-        // with those of the left one, its columns are contiguous.
+        // SAFETY: as promised by the caller; the plan leaves a right operand in place only if its rows are
+        // contiguous, or if its columns and the left operand's rows are.
         unsafe {
             match self.stored {
                 Some(StoredOperand { form: Form::F16, start }) => {
@@ -200,7 +203,7 @@ impl ProductBlock<'_> {
     }
 
     /// # Safety
-    /// As [`ProductBlock::multiply`].
+    /// Same as [`ProductBlock::multiply`].
     #[inline(always)]
     unsafe fn pack_right<S: Simd>(&self, simd: S, depth: &Range<usize>, to: *mut f32) {
         if let Some(Stepped { start, steps, column, depth: first, .. }) = self.stepped {
@@ -214,7 +217,8 @@ impl ProductBlock<'_> {
             let from = start.wrapping_add(StoredOperand::bytes_to(form, depth.start, right.contract_stride));
             let (columns, depth) = (self.columns, depth.len());
             let strides = [right.free_stride, right.contract_stride];
-            // SAFETY: as promised by the caller; blocks of contracted indices begin at blocks of numbers.
+            // SAFETY: as promised by the caller; ranges of contracted indices start at the boundaries of
+            // stored blocks.
             return unsafe {
                 match form {
                     Form::F16 => pack_stored(simd, columns, depth, from.cast::<F16>(), strides, to),
@@ -241,7 +245,7 @@ impl ProductBlock<'_> {
     /// Computes the product of some rows with all columns, over a range of contracted indices.
     ///
     /// # Safety
-    /// As [`ProductBlock::multiply`].
+    /// Same as [`ProductBlock::multiply`].
     #[inline(always)]
     unsafe fn row_block<S: Simd>(
         &self,
@@ -290,7 +294,7 @@ impl ProductBlock<'_> {
     }
 }
 
-/// Packing, by itself: what is long is made fast late where code is compiled while it runs.
+/// The packing step, in a separate function: engines that compile at run time optimise long functions late.
 struct PackRight<'a, 'b> {
     block: &'a ProductBlock<'b>,
     depth: &'a Range<usize>,
@@ -300,15 +304,15 @@ struct PackRight<'a, 'b> {
 impl Vectorized for PackRight<'_, '_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        // SAFETY: as promised by the maker of the block.
+        // SAFETY: as guaranteed by the creator of the block.
         unsafe { self.block.pack_right(simd, self.depth, self.to) }
     }
 }
 
-/// Computes all of a block of few rows, whose right operand has contiguous rows or columns.
+/// Computes a whole block of few rows, with a right operand whose rows or columns are contiguous.
 ///
 /// # Safety
-/// As [`ProductBlock::multiply`].
+/// Same as [`ProductBlock::multiply`].
 #[inline(always)]
 unsafe fn few_rows_of<S: Simd, E: Stored>(
     simd: S,
@@ -322,7 +326,7 @@ unsafe fn few_rows_of<S: Simd, E: Stored>(
     simd.vectorize(FewRows { count, depth, rows, start, right, target });
 }
 
-/// The operands of [`few_rows_of`], whose code is long.
+/// Operands of [`few_rows_of`], which is a separate function because its code is long.
 struct FewRows<E> {
     count: usize,
     depth: usize,
@@ -336,7 +340,7 @@ impl<E: Stored> Vectorized for FewRows<E> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { count, depth, rows, start, right, target } = self;
-        // SAFETY: as promised to `few_rows_of`.
+        // SAFETY: as promised by the caller of `few_rows_of`.
         unsafe {
             if right.free_stride == 1 {
                 add_rows(simd, count, depth, rows, start, right.contract_stride, target);

@@ -1,7 +1,7 @@
-//! Runs the epilogue of a product on its blocks.
+//! Runs the epilogue of a product on blocks of the product.
 //!
 //! In: rectangles of the product. Out: the launch's results. Always holds: partial results of a panel of rows
-//! (sums over columns) are those of the plan's panels, and are combined in their order.
+//! (sums over columns) are those of the plan's panels, and are combined in panel order.
 
 use crate::fused::{Faults, Program, Rectangle, Task};
 use crate::{Call, InstructionSet, Loops};
@@ -14,13 +14,13 @@ pub(super) struct Epilogue {
     rows: usize,
     columns: usize,
     panels: usize,
-    /// First byte of the partial results in the workspace.
+    /// Offset in bytes of the partial results in the workspace.
     partials: usize,
-    /// Bytes of the partial results of one panel.
+    /// Size in bytes of the partial results of one panel.
     partials_stride: usize,
 }
 
-/// A panel of rows in progress.
+/// A panel of rows that is being processed.
 pub(super) struct Panel<'a, 'b> {
     epilogue: &'a Epilogue,
     task: &'a mut Task<'b>,
@@ -28,7 +28,7 @@ pub(super) struct Panel<'a, 'b> {
 }
 
 impl Panel<'_, '_> {
-    /// Runs on a rectangle whose product is at `product`.
+    /// Runs the epilogue on a rectangle of the product, which starts at `product`.
     pub(super) fn run(
         &mut self,
         rows: Range<usize>,
@@ -38,8 +38,8 @@ impl Panel<'_, '_> {
     ) {
         let block =
             Rectangle { rows, columns, accumulator: Some((product, row_stride)), partials: self.partials };
-        // SAFETY: blocks of a launch are disjoint, and those of a panel that run at the same time have
-        // columns of their own.
+        // SAFETY: blocks of a launch are disjoint, and blocks of a panel that run concurrently have disjoint
+        // columns.
         unsafe { self.epilogue.program.run_block(self.task, block) };
     }
 }
@@ -67,7 +67,7 @@ impl Epilogue {
         self.program.can_trap()
     }
 
-    /// Calls `run` with a panel whose partial results of these columns are started.
+    /// Calls `run` with a panel, after initialising its partial results for these columns.
     pub(super) fn with_panel(
         &self,
         call: &Call<'_>,
@@ -77,8 +77,8 @@ impl Epilogue {
         run: impl FnOnce(&mut Panel<'_, '_>),
     ) {
         let partials = call.scratch(self.partials + panel * self.partials_stride);
-        // SAFETY: the addresses are those of the launch; each panel and its columns are started by one task,
-        // before its blocks.
+        // SAFETY: the addresses are those of the launch; one task initialises the columns of each panel,
+        // before its blocks run.
         unsafe {
             self.program.start_partials(partials, columns);
             self.program.with_task(call.reads, call.writes, faults, |task| {
@@ -87,7 +87,8 @@ impl Epilogue {
         }
     }
 
-    /// Runs the epilogue of a product without elements: reductions of nothing, and rows without columns.
+    /// Runs the epilogue of an empty product, in which reductions and rows without columns still have
+    /// results.
     pub(super) fn run_on_nothing(&self, call: &Call<'_>, faults: &Faults) {
         self.with_panel(call, 0, 0..self.columns, faults, |panel| {
             panel.run(0..self.rows, 0..self.columns, std::ptr::dangling(), self.columns);
@@ -99,10 +100,10 @@ impl Epilogue {
         self.program.finish_tasks()
     }
 
-    /// Combines the panels' partial results, when all blocks have run.
+    /// Runs one task of combining the panels' partial results, after all blocks have run.
     pub(super) fn finish(&self, call: &Call<'_>, index: usize) {
         let partials = call.scratch(self.partials);
-        // SAFETY: the addresses are those of the launch; all panels were started and have ended.
+        // SAFETY: the addresses are those of the launch; all panels have been initialised and processed.
         unsafe { self.program.finish(call.writes, partials, self.panels, index) };
     }
 }

@@ -1,7 +1,7 @@
-//! Numbers in blocks of few bits, which become f32 in registers.
+//! Numbers stored in quantized blocks, which are converted to f32 in registers.
 //!
-//! In: addresses of blocks. Out: numbers, packed panels, or products with few rows. Always holds: what a
-//! number becomes is exact; in products, the scale of a block multiplies the block's part of a sum, once.
+//! In: addresses of blocks. Out: numbers, packed panels, or products with few rows. Always holds: the
+//! conversion is exact; in products, the scale of a block multiplies the block's partial sum, once.
 
 use super::few::{Columns, GROUP, each_group};
 use super::pack::{pack_transposed, panels};
@@ -10,14 +10,14 @@ use crate::simd::{Simd, WIDEST};
 use gradloom_core::ir::{BLOCK, BlockFormat};
 use std::marker::PhantomData;
 
-/// The integers of a block.
+/// A storage format of the integers of a block.
 trait Quants: Copy {
     const FORMAT: BlockFormat;
 
-    /// Returns a vector of them from element `first` on.
+    /// Returns a vector of the integers, as f32, from element `first` on.
     ///
     /// # Safety
-    /// `quants` must lead to the bytes behind a block's scale, and the vector must end within the block.
+    /// `quants` must point to the bytes after a block's scale, and the vector must end within the block.
     unsafe fn vector<S: Simd>(simd: S, quants: *const u8, first: usize) -> S::F32s;
 }
 
@@ -42,15 +42,15 @@ impl Quants for Q4 {
     #[inline(always)]
     unsafe fn vector<S: Simd>(simd: S, quants: *const u8, first: usize) -> S::F32s {
         let from = quants.wrapping_add(first % 16);
-        // SAFETY: as promised by the caller: a vector has no more than 16 lanes.
+        // SAFETY: as promised by the caller; a vector has at most 16 lanes.
         unsafe { simd.load_nibbles(from, first >= 16) }
     }
 }
 
-/// Returns the scale of a block, in all lanes.
+/// Returns the scale of a block in all lanes.
 ///
 /// # Safety
-/// There must be a block.
+/// `block` must point to a block.
 #[inline(always)]
 unsafe fn scale<S: Simd>(simd: S, block: *const u8) -> S::F32s {
     // SAFETY: as promised by the caller.
@@ -60,17 +60,17 @@ unsafe fn scale<S: Simd>(simd: S, block: *const u8) -> S::F32s {
     }
 }
 
-/// Blocks, one behind the other.
+/// Contiguous blocks.
 #[derive(Clone, Copy)]
 pub(crate) struct Blocks {
     pub(crate) format: BlockFormat,
     pub(crate) start: *const u8,
 }
 
-/// Writes the numbers of `count` blocks.
+/// Writes the numbers of `count` blocks as f32.
 ///
 /// # Safety
-/// There must be so many blocks, and room for their elements.
+/// There must be `count` blocks, and room for their elements at `to`.
 #[inline(always)]
 pub(crate) unsafe fn unpack<S: Simd>(simd: S, blocks: Blocks, count: usize, to: *mut f32) {
     // SAFETY: as promised by the caller.
@@ -83,7 +83,7 @@ pub(crate) unsafe fn unpack<S: Simd>(simd: S, blocks: Blocks, count: usize, to: 
 }
 
 /// # Safety
-/// As [`unpack`].
+/// Same as [`unpack`].
 #[inline(always)]
 unsafe fn unpack_of<S: Simd, Q: Quants>(simd: S, blocks: *const u8, count: usize, to: *mut f32) {
     for i in 0..count {
@@ -101,12 +101,12 @@ unsafe fn unpack_of<S: Simd, Q: Quants>(simd: S, blocks: *const u8, count: usize
     }
 }
 
-/// Computes `target = rows · right`, where the blocks of column j of `right` start `j·stride` bytes behind
-/// the first. Rows are contiguous.
+/// Computes `target = rows · right`, where the blocks of column j of `right` start `j·stride` bytes after
+/// those of column 0. Rows are contiguous.
 ///
 /// # Safety
-/// The operands must lead to `count <= FEW_ROWS` rows, `depth` contracted indices, a multiple of [`BLOCK`],
-/// and the target's columns; nothing else may touch the target. `rows.step` must be 1.
+/// The operands must be valid for `count <= FEW_ROWS` rows, `depth` contracted indices, a multiple of
+/// [`BLOCK`], and the target's columns; nothing else may access the target. `rows.step` must be 1.
 #[inline(always)]
 pub(crate) unsafe fn dots_of_blocks<S: Simd>(
     simd: S,
@@ -132,7 +132,7 @@ pub(crate) unsafe fn dots_of_blocks<S: Simd>(
     }
 }
 
-/// Columns of blocks, which begin `stride` bytes apart.
+/// Columns of blocks that start `stride` bytes apart.
 #[derive(Clone, Copy)]
 struct BlockColumns<Q> {
     start: *const u8,
@@ -163,7 +163,7 @@ impl<Q: Quants> Columns for BlockColumns<Q> {
             while p < depth {
                 for c in 0..C {
                     let block = blocks.wrapping_add(c * stride);
-                    // Columns are too short for the processor to see where they lead.
+                    // Columns are too short for the hardware prefetcher.
                     prefetch(block.wrapping_add(GROUP * stride));
                     let mut parts = [simd.splat(0.0); R];
                     let mut first = 0;
@@ -195,11 +195,11 @@ impl<Q: Quants> Columns for BlockColumns<Q> {
     }
 }
 
-/// Packs columns of blocks, which begin `stride` bytes apart, as [`pack_transposed`] does.
+/// Packs columns of blocks that start `stride` bytes apart, as [`pack_transposed`] does.
 ///
 /// # Safety
-/// There must be `depth` elements, a multiple of [`BLOCK`], in each of the columns; `to` must have room for
-/// `depth` times the padded columns.
+/// Each column must have `depth` elements, a multiple of [`BLOCK`]; `to` must have room for `depth` times the
+/// padded number of columns.
 #[inline(always)]
 pub(crate) unsafe fn pack_blocks<S: Simd>(
     simd: S,
@@ -209,7 +209,7 @@ pub(crate) unsafe fn pack_blocks<S: Simd>(
     stride: usize,
     to: *mut f32,
 ) {
-    // A square of a panel's columns by a block.
+    // Holds one block of each column of a panel.
     let mut square = [0.0; 2 * WIDEST * BLOCK];
     let from = square.as_mut_ptr();
     let row = |j: usize| from.wrapping_add(j * BLOCK).cast_const();
@@ -219,10 +219,10 @@ pub(crate) unsafe fn pack_blocks<S: Simd>(
             let at = p / BLOCK * right.format.block_bytes();
             for j in 0..used {
                 let block = right.start.wrapping_add((start + j) * stride + at);
-                // SAFETY: as promised by the caller; a panel has no more than two of the widest vectors.
+                // SAFETY: as promised by the caller; a panel has at most two of the widest vectors.
                 unsafe { unpack(simd, Blocks { start: block, ..right }, 1, from.wrapping_add(j * BLOCK)) };
             }
-            // SAFETY: as promised by the caller; the square's columns are one panel.
+            // SAFETY: as promised by the caller; the columns of `square` are those of one panel.
             unsafe {
                 pack_transposed(simd, used, BLOCK, row, 1, to.wrapping_add(start * depth + p * width));
             }

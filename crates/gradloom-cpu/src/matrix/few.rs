@@ -1,5 +1,5 @@
-//! Products with few rows on the left, which are bound by reading the right operand: each of its elements is
-//! read once, in long runs.
+//! Products with few rows on the left, whose speed is limited by reading the right operand: each of its
+//! elements is read once, in long runs.
 //!
 //! In: up to [`FEW_ROWS`] rows, and a right operand whose rows ([`add_rows`]) or columns ([`dots`]) are
 //! contiguous, in any form of [`Stored`] numbers. Out: rows of contiguous columns. Always holds: the order of
@@ -10,21 +10,21 @@ use super::tile::{Rows, TileTarget, prefetch};
 use crate::simd::Simd;
 use gradloom_codegen::cpu::FEW_ROWS;
 
-/// Contracted indices that are added in one walk along the columns.
+/// Number of contracted indices accumulated per pass over the columns.
 const STEP: usize = 4;
 /// Prefetch distance, in contracted indices after those of a step.
 const AHEAD: usize = 16;
-/// Columns of [`dots`] that are taken together, for one row and for several: enough independent sums that the
-/// processor need not wait.
+/// Number of columns of [`dots`] processed together, for one row and for several: enough independent sums to
+/// hide the latency of an addition.
 pub(super) const GROUP: usize = 8;
 pub(super) const GROUP_OF_SEVERAL: usize = 4;
 
-/// Computes `target = rows · right` by adding up multiples of the rows of `right`; the row at contracted
+/// Computes `target = rows · right` by accumulating multiples of the rows of `right`. The row at contracted
 /// index p starts at `right + p·stride`.
 ///
 /// # Safety
-/// The operands must lead to `count <= FEW_ROWS` rows, `depth` contracted indices and the target's columns;
-/// nothing else may touch the target.
+/// The operands must be valid for `count <= FEW_ROWS` rows, `depth` contracted indices and the target's
+/// columns; nothing else may access the target.
 #[inline(always)]
 pub(crate) unsafe fn add_rows<S: Simd, E: Stored>(
     simd: S,
@@ -47,7 +47,7 @@ pub(crate) unsafe fn add_rows<S: Simd, E: Stored>(
 }
 
 /// # Safety
-/// As [`add_rows`].
+/// Same as [`add_rows`].
 #[inline(always)]
 unsafe fn add_rows_of<S: Simd, E: Stored, const R: usize>(
     simd: S,
@@ -88,10 +88,10 @@ unsafe fn add_rows_of<S: Simd, E: Stored, const R: usize>(
     }
 }
 
-/// Adds the products of `K` contracted indices.
+/// Accumulates the products of `K` contracted indices.
 ///
 /// # Safety
-/// As [`add_rows`].
+/// Same as [`add_rows`].
 #[inline(always)]
 unsafe fn add_step<S: Simd, E: Stored, const R: usize, const K: usize>(
     simd: S,
@@ -109,7 +109,7 @@ unsafe fn add_step<S: Simd, E: Stored, const R: usize, const K: usize>(
         }
     }
     let mut column = 0;
-    // SAFETY: the vectors end within the columns of the operand and of the target.
+    // SAFETY: each vector ends within the columns of the operand and of the target.
     unsafe {
         while column + lanes <= target.columns {
             add_vector(simd, lanes, &factors, right.wrapping_add(column), stride, target.from(column));
@@ -122,10 +122,10 @@ unsafe fn add_step<S: Simd, E: Stored, const R: usize, const K: usize>(
     }
 }
 
-/// Adds multiples of a vector of each row of `right`, of which `rest` elements are left.
+/// Accumulates multiples of one vector of each row of `right`, of which `rest` elements are left.
 ///
 /// # Safety
-/// As [`add_rows`].
+/// Same as [`add_rows`].
 #[inline(always)]
 unsafe fn add_vector<S: Simd, E: Stored, const R: usize, const K: usize>(
     simd: S,
@@ -139,7 +139,7 @@ unsafe fn add_vector<S: Simd, E: Stored, const R: usize, const K: usize>(
     unsafe {
         let mut vectors = [simd.splat(0.0); K];
         for p in 0..K {
-            // Pieces of rows are too short for the processor to see where they lead.
+            // Pieces of rows are too short for the hardware prefetcher.
             prefetch(right.wrapping_add((AHEAD + p) * stride));
             vectors[p] = E::load_up_to(simd, rest, right.wrapping_add(p * stride));
         }
@@ -158,11 +158,11 @@ unsafe fn add_vector<S: Simd, E: Stored, const R: usize, const K: usize>(
     }
 }
 
-/// Computes `target = rows · right`, where the column j of `right` starts at `right + j·stride`; rows and
-/// columns are contiguous.
+/// Computes `target = rows · right`, where column j of `right` starts at `right + j·stride`. Rows and columns
+/// are contiguous.
 ///
 /// # Safety
-/// As [`add_rows`]; `rows.step` must be 1.
+/// Same as [`add_rows`]; `rows.step` must be 1.
 #[inline(always)]
 pub(crate) unsafe fn dots<S: Simd, E: Stored>(
     simd: S,
@@ -177,15 +177,15 @@ pub(crate) unsafe fn dots<S: Simd, E: Stored>(
     unsafe { each_group(simd, count, depth, rows, Contiguous { right, stride }, target) }
 }
 
-/// A right operand whose columns are read one by one.
+/// A right operand that is read column by column.
 pub(super) trait Columns: Copy {
-    /// Returns the operand from a column on.
+    /// Returns the operand that starts at a column.
     fn from(self, column: usize) -> Self;
 
-    /// Computes the products of `R` rows with the first `C` columns.
+    /// Computes the dot products of `R` rows and the first `C` columns.
     ///
     /// # Safety
-    /// As [`add_rows`]; `rows.step` must be 1.
+    /// Same as [`add_rows`]; `rows.step` must be 1.
     unsafe fn dots<S: Simd, const R: usize, const C: usize>(
         self,
         simd: S,
@@ -195,10 +195,10 @@ pub(super) trait Columns: Copy {
     );
 }
 
-/// Computes the products of up to [`FEW_ROWS`] rows with all columns of the target, some at a time.
+/// Computes the products of up to [`FEW_ROWS`] rows with all columns of the target, in groups of columns.
 ///
 /// # Safety
-/// As [`Columns::dots`].
+/// Same as [`Columns::dots`].
 #[inline(always)]
 pub(super) unsafe fn each_group<S: Simd>(
     simd: S,
@@ -232,7 +232,7 @@ pub(super) unsafe fn each_group<S: Simd>(
     }
 }
 
-/// Columns of contiguous elements, which begin `stride` elements apart.
+/// Contiguous columns that start `stride` elements apart.
 struct Contiguous<E> {
     right: *const E,
     stride: usize,
@@ -265,10 +265,10 @@ impl<E: Stored> Columns for Contiguous<E> {
     }
 }
 
-/// Computes `R` rows and `C` columns.
+/// Computes the dot products of `R` rows and `C` columns.
 ///
 /// # Safety
-/// As [`dots`].
+/// Same as [`dots`].
 #[inline(always)]
 unsafe fn dots_of<S: Simd, E: Stored, const R: usize, const C: usize>(
     simd: S,
@@ -300,10 +300,11 @@ unsafe fn dots_of<S: Simd, E: Stored, const R: usize, const C: usize>(
     }
 }
 
-/// Multiplies a vector of each row with one of each column, of which `rest` elements are left.
+/// Accumulates the products of one vector of each row and one of each column, of which `rest` elements are
+/// left.
 ///
 /// # Safety
-/// As [`dots`].
+/// Same as [`dots`].
 #[inline(always)]
 unsafe fn add_products<S: Simd, E: Stored, const R: usize, const C: usize>(
     simd: S,
@@ -321,7 +322,7 @@ unsafe fn add_products<S: Simd, E: Stored, const R: usize, const C: usize>(
         }
         for c in 0..C {
             if size_of::<E>() < size_of::<f32>() {
-                // Columns are too short for the processor to see where they lead.
+                // Columns are too short for the hardware prefetcher.
                 prefetch(right.wrapping_add((GROUP + c) * stride));
             }
             let vector = E::load_up_to(simd, rest, right.wrapping_add(c * stride));

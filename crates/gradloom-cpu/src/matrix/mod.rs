@@ -1,7 +1,7 @@
-//! Products of small matrices in registers, and the packing that they need. Matrix products and attention are
-//! built on them.
+//! Products of small matrices in registers, and the packing that they require. Matrix products and attention
+//! are built on them.
 
-// Tiles are small arrays of vectors; their loops over indices with constant bounds are what unrolls into
+// Tiles are small arrays of vectors. Loops over indices with constant bounds unroll, which keeps tiles in
 // registers.
 #![allow(clippy::needless_range_loop)]
 

@@ -1,17 +1,17 @@
-//! Packing a right operand into panels.
+//! Packing of a right operand into panels.
 //!
-//! In: rows of a matrix in any strides. Out: panels of two vectors of columns (the last may have one); a
-//! panel holds, for each contracted index, its columns side by side, padded with zeros. The panel that starts
-//! at column c starts at `c·depth`.
+//! In: rows of a matrix with any strides. Out: panels of two vectors of columns; the last panel may have one
+//! vector. For each contracted index, a panel holds its columns contiguously, padded with zeros. The panel
+//! that starts at column c starts at `c·depth`.
 
 use super::tile::Panels;
 use crate::simd::Simd;
 
-/// Packs `rows` as contracted indices and their elements as columns: the right operand of `x · rows`.
+/// Packs `rows` rows as contracted indices and their elements as columns: the right operand of `x · rows`.
 ///
 /// # Safety
-/// `row(i)` for `i < rows` must lead to `columns` elements, `step` apart; `to` must have room for `rows`
-/// times the padded columns.
+/// `row(i)` for `i < rows` must point to `columns` elements with stride `step`; `to` must have room for
+/// `rows` times the padded number of columns.
 #[inline(always)]
 pub(crate) unsafe fn pack_rows<S: Simd>(
     simd: S,
@@ -43,13 +43,12 @@ pub(crate) unsafe fn pack_rows<S: Simd>(
     Panels { start: to, depth: rows, columns }
 }
 
-/// Packs elements that are at `start + row(i) + column(j)`, rows as contracted indices. Neighbours in a row
-/// that are neighbours in memory are copied together; where there are few of these, neighbours in a column
-/// are.
+/// Packs the elements at `start + row(i) + column(j)`, with rows as contracted indices. Runs of elements that
+/// are contiguous along a row are copied together; if such runs are short, runs along a column are.
 ///
 /// # Safety
-/// These must be elements for i below `rows` and j below `columns`; `to` must have room for `rows` times the
-/// padded columns.
+/// There must be an element for each `i < rows` and `j < columns`; `to` must have room for `rows` times the
+/// padded number of columns.
 #[inline(always)]
 pub(crate) unsafe fn pack_stepped<S: Simd>(
     simd: S,
@@ -60,7 +59,7 @@ pub(crate) unsafe fn pack_stepped<S: Simd>(
     to: *mut f32,
 ) {
     let lanes = S::LANES;
-    // As many rows at a time as have their offsets on the stack.
+    // The offsets of at most `ROWS` rows at a time are on the stack.
     let mut first = 0;
     while first < rows {
         let count = ROWS.min(rows - first);
@@ -69,7 +68,7 @@ pub(crate) unsafe fn pack_stepped<S: Simd>(
             let used = width.min(columns - panel);
             let at: [usize; WIDEST] = std::array::from_fn(|j| if j < used { column(panel + j) } else { 0 });
             let to = to.wrapping_add(panel * rows + first * width);
-            // Each run with its first column, its length, and where it begins.
+            // First column, length and offset of each run.
             let mut runs = [(0, 0, 0); WIDEST];
             let mut found = 0;
             for (j, &at) in at[..used].iter().enumerate() {
@@ -94,7 +93,7 @@ pub(crate) unsafe fn pack_stepped<S: Simd>(
                     // SAFETY: as promised by the caller.
                     unsafe {
                         if length >= lanes {
-                            // The last vector may overlap the one before.
+                            // The last vector may overlap the previous one.
                             let mut c = 0;
                             while c + lanes < length {
                                 simd.store(to.add(c), simd.load(from.add(c)));
@@ -115,11 +114,11 @@ pub(crate) unsafe fn pack_stepped<S: Simd>(
     }
 }
 
-/// Packs [`BLOCK`] rows that are neighbours in memory, where columns are not.
+/// Packs [`BLOCK`] rows that are adjacent in memory, although their columns are not.
 ///
 /// # Safety
-/// There must be `BLOCK` elements at each of the columns, and `BLOCK` rows to write, `width` apart, which is
-/// no less than there are columns.
+/// There must be `BLOCK` elements at each of the columns, and room for `BLOCK` rows with stride `width`,
+/// which must be at least the number of columns.
 #[inline(always)]
 unsafe fn pack_square_rows(from: *const f32, columns: &[usize], to: *mut f32, width: usize) {
     let (squares, rest) = columns.as_chunks::<BLOCK>();
@@ -137,16 +136,16 @@ unsafe fn pack_square_rows(from: *const f32, columns: &[usize], to: *mut f32, wi
     }
 }
 
-/// Rows whose offsets are computed at once.
+/// Number of rows whose offsets are computed at a time.
 const ROWS: usize = 64;
-/// Columns of the widest panel.
+/// Number of columns of the widest panel.
 const WIDEST: usize = 32;
 
-/// Packs `rows` as columns and their elements as contracted indices: the right operand of `x · rowsᵀ`.
+/// Packs `rows` rows as columns and their elements as contracted indices: the right operand of `x · rowsᵀ`.
 ///
 /// # Safety
-/// `row(i)` for `i < rows` must lead to `depth` elements, `step` apart; `to` must have room for `depth` times
-/// the padded rows.
+/// `row(i)` for `i < rows` must point to `depth` elements with stride `step`; `to` must have room for `depth`
+/// times the padded number of rows.
 #[inline(always)]
 pub(crate) unsafe fn pack_transposed<S: Simd>(
     _: S,
@@ -165,7 +164,7 @@ pub(crate) unsafe fn pack_transposed<S: Simd>(
             let from: [*const f32; BLOCK] = std::array::from_fn(|r| row(start + i + r));
             let mut p = 0;
             while p + BLOCK <= depth {
-                // SAFETY: as promised by the caller: `BLOCK` rows and `BLOCK` of their elements are left.
+                // SAFETY: as promised by the caller; `BLOCK` rows and `BLOCK` of their elements are left.
                 unsafe { transpose(from.map(|row| row.add(p)), to.add(p * width + i), width) };
                 p += BLOCK;
             }
@@ -188,16 +187,16 @@ pub(crate) unsafe fn pack_transposed<S: Simd>(
     Panels { start: to, depth, columns: rows }
 }
 
-/// Side of the squares that are transposed in registers.
+/// Side length of the squares that are transposed in registers.
 const BLOCK: usize = 4;
 
-/// Writes the columns of `BLOCK` rows, `stride` apart.
+/// Transposes a square of `BLOCK` rows; the rows of the result are `stride` apart.
 ///
 /// # Safety
-/// Each row must have `BLOCK` elements, and so must the places that are written.
+/// Each row must have `BLOCK` elements, and each row of the result must have room for as many.
 #[inline(always)]
 unsafe fn transpose(rows: [*const f32; BLOCK], to: *mut f32, stride: usize) {
-    // LLVM does not find these shuffles by itself: it takes the rows apart, element by element.
+    // LLVM does not find these shuffles; it extracts the elements of the rows one by one.
     #[cfg(target_arch = "x86_64")]
     // SAFETY: as promised by the caller; SSE is part of x86-64.
     unsafe {

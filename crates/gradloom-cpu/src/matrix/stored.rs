@@ -1,7 +1,7 @@
-//! Numbers as memory has them, which become f32 in registers: f32 as it is, and floats of 16 bits.
+//! Numbers in their storage form, which are converted to f32 in registers: f32 itself, and 16-bit floats.
 //!
-//! In: addresses of stored numbers. Out: vectors of f32, or packed panels. Always holds: what a number
-//! becomes is exact.
+//! In: addresses of stored numbers. Out: vectors of f32, or packed panels. Always holds: the conversion is
+//! exact.
 
 use super::pack::{pack_transposed, panels};
 use super::tile::Panels;
@@ -11,13 +11,13 @@ use gradloom_core::ir::half::{from_bf16, from_f16};
 /// A number that is loaded as f32.
 pub(crate) trait Stored: Copy {
     /// # Safety
-    /// A vector's numbers must be readable there.
+    /// A whole vector of numbers must be readable at `from`.
     unsafe fn load<S: Simd>(simd: S, from: *const Self) -> S::F32s;
 
-    /// Reads a vector, or zeros after the first `count` numbers.
+    /// Reads a vector, with zeros after the first `count` numbers.
     ///
     /// # Safety
-    /// So many numbers must be readable.
+    /// `count` numbers, at most a vector of them, must be readable at `from`.
     unsafe fn load_up_to<S: Simd>(simd: S, count: usize, from: *const Self) -> S::F32s;
 
     /// Returns the number as f32.
@@ -43,7 +43,7 @@ impl Stored for f32 {
     }
 }
 
-/// Contracted indices that are packed together.
+/// Number of contracted indices packed together.
 const SQUARE: usize = 32;
 
 macro_rules! half {
@@ -81,19 +81,19 @@ macro_rules! half {
     };
 }
 half! {
-    /// An f16.
+    /// A float in the f16 format.
     F16, from_f16, load_f16
 }
 half! {
-    /// A bf16.
+    /// A float in the bf16 format.
     Bf16, from_bf16, load_bf16
 }
 
-/// Packs columns of floats of 16 bits, as [`pack_transposed`] does, or rows of them, as `pack_rows` does: the
+/// Packs columns of 16-bit floats as [`pack_transposed`] does, or rows of them as `pack_rows` does. The
 /// element of column j and contracted index p is at `right + j·free_stride + p·contract_stride`.
 ///
 /// # Safety
-/// There must be `depth` elements in each of the columns; `to` must have room for `depth` times the padded
+/// Each column must have `depth` elements; `to` must have room for `depth` times the padded number of
 /// columns.
 #[inline(always)]
 pub(crate) unsafe fn pack_stored<S: Simd, E: Stored>(
@@ -116,10 +116,10 @@ pub(crate) unsafe fn pack_stored<S: Simd, E: Stored>(
     }
 }
 
-/// [`pack_rows`](super::pack::pack_rows) of stored numbers.
+/// Packs stored numbers as [`pack_rows`](super::pack::pack_rows) does.
 ///
 /// # Safety
-/// As there.
+/// Same as [`pack_rows`](super::pack::pack_rows).
 #[inline(always)]
 pub(crate) unsafe fn pack_stored_rows<S: Simd, E: Stored>(
     simd: S,
@@ -147,10 +147,10 @@ pub(crate) unsafe fn pack_stored_rows<S: Simd, E: Stored>(
     Panels { start: to, depth: rows, columns }
 }
 
-/// [`pack_transposed`] of stored numbers.
+/// Packs stored numbers as [`pack_transposed`] does.
 ///
 /// # Safety
-/// As there.
+/// Same as [`pack_transposed`].
 #[inline(always)]
 pub(crate) unsafe fn pack_stored_transposed<S: Simd, E: Stored>(
     simd: S,
@@ -189,20 +189,20 @@ pub(crate) unsafe fn pack_stored_transposed<S: Simd, E: Stored>(
     Panels { start: to, depth, columns: rows }
 }
 
-/// Returns a vector of up to `count` numbers that lie `step` apart; the remaining lanes are zero.
+/// Returns a vector of up to `count` numbers with stride `step`; the remaining lanes are 0.
 ///
 /// # Safety
-/// The numbers that are loaded must be readable, and the first one even if `count` is 0.
+/// The loaded numbers must be readable, and the first one even if `count` is 0.
 #[inline(always)]
 unsafe fn some<S: Simd, E: Stored>(simd: S, count: usize, from: *const E, step: usize) -> S::F32s {
     // SAFETY: as promised by the caller.
     unsafe { if step == 1 { E::load_up_to(simd, count, from) } else { gather(simd, count, from, step) } }
 }
 
-/// Returns a vector of numbers `step` apart, or zeros after the first `count`.
+/// Returns a vector of numbers with stride `step`, with zeros after the first `count`.
 ///
 /// # Safety
-/// So many numbers must be readable.
+/// `count` numbers must be readable, and the first one even if `count` is 0.
 #[inline(always)]
 unsafe fn gather<S: Simd, E: Stored>(simd: S, count: usize, from: *const E, step: usize) -> S::F32s {
     // SAFETY: as promised by the caller.

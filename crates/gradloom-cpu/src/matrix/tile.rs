@@ -1,17 +1,17 @@
 //! Products of small matrices in registers.
 //!
 //! In: rows of a left operand with any strides, and a right operand packed into panels (see `pack`) or with
-//! contiguous rows. Out: rows of contiguous columns, overwritten or added to. Always holds: each element is a
-//! sum in the order of the contracted index.
+//! contiguous rows. Out: rows of contiguous columns, overwritten or accumulated into. Always holds: each
+//! element is summed in the order of the contracted index.
 //!
-//! A tile of [`STRIP`] rows by two vectors keeps 24 sums in AVX-512's 32 registers; with 16 registers (AVX2)
-//! six rows do.
+//! A tile of [`STRIP`] rows by two vectors keeps 24 sums in AVX-512's 32 registers. With 16 registers (AVX2),
+//! a tile has six rows.
 
 use crate::simd::{Simd, Vectorized};
 use gradloom_codegen::cpu::STRIP;
 use std::ops::Range;
 
-/// A left operand: element (row r, contracted index p) is at `start + r·row_stride + p·step`.
+/// A left operand whose element (row r, contracted index p) is at `start + r·row_stride + p·step`.
 #[derive(Clone, Copy)]
 pub(crate) struct Rows {
     pub(crate) start: *const f32,
@@ -20,7 +20,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Returns the same operand, starting at a later row and contracted index.
+    /// Returns the operand that starts at the given row and contracted index.
     #[inline(always)]
     pub(crate) fn at(self, row: usize, index: usize) -> Self {
         Self { start: self.start.wrapping_add(row * self.row_stride + index * self.step), ..self }
@@ -32,25 +32,25 @@ impl Rows {
 pub(crate) struct Panels {
     pub(crate) start: *const f32,
     pub(crate) depth: usize,
-    /// Columns that were packed, without padding.
+    /// Number of packed columns, without padding.
     pub(crate) columns: usize,
 }
 
-/// The target of results: row r starts at `start + r·row_stride`.
+/// Destination of results; row r starts at `start + r·row_stride`.
 #[derive(Clone, Copy)]
 pub(crate) struct TileTarget {
     pub(crate) start: *mut f32,
     pub(crate) row_stride: usize,
-    /// Columns that are wanted; those of a whole vector may be written if `padded`.
+    /// Number of columns to write. If `padded`, the rest of the last vector may be written as well.
     pub(crate) columns: usize,
-    /// True if rows have room up to a whole vector.
+    /// True if rows have room for whole vectors.
     pub(crate) padded: bool,
-    /// True to add to the existing values.
+    /// True if results are added to the existing values.
     pub(crate) accumulate: bool,
 }
 
 impl TileTarget {
-    /// Returns the address of the start of a row.
+    /// Returns the address of a row.
     #[inline(always)]
     pub(crate) fn row(self, row: usize) -> *mut f32 {
         self.start.wrapping_add(row * self.row_stride)
@@ -63,11 +63,11 @@ impl TileTarget {
     }
 }
 
-/// Computes `target = rows · panels`, over the contracted indices in `range`, for `count` rows.
+/// Computes `target = rows · panels` for `count` rows, over the contracted indices in `range`.
 ///
 /// # Safety
-/// The operands must lead to `count` rows, `range` must lie within `panels.depth`, and nothing else may touch
-/// the target.
+/// The operands must be valid for `count` rows, `range` must lie within `panels.depth`, and nothing else may
+/// access the target.
 #[inline(always)]
 pub(crate) unsafe fn multiply<S: Simd>(
     simd: S,
@@ -80,7 +80,8 @@ pub(crate) unsafe fn multiply<S: Simd>(
     simd.vectorize(Multiply { count, range, rows, panels, target });
 }
 
-/// The operands of [`multiply`], whose code is long and called from many places.
+/// Operands of [`multiply`], which is a separate function because its code is long and called from many
+/// places.
 struct Multiply {
     count: usize,
     range: Range<usize>,
@@ -94,10 +95,10 @@ impl Vectorized for Multiply {
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { count, range, rows, panels, target } = self;
         let mut row = 0;
-        // Plain loops: the body of a closure would be compiled without the instruction set of `S`.
-        // SAFETY: as promised to `multiply`; the rows of each call lie below `count`.
+        // These loops have no closures, whose bodies would be compiled without the instruction set of `S`.
+        // SAFETY: as promised by the caller of `multiply`; the rows of each call lie below `count`.
         unsafe {
-            // Tiles for the other number of registers are not even compiled.
+            // The `const` condition avoids compiling tiles for the other number of registers.
             if const { S::REGISTERS >= 32 } {
                 while row + STRIP <= count {
                     columns::<S, STRIP>(simd, row, range.clone(), rows, panels, target);
@@ -124,7 +125,7 @@ impl Vectorized for Multiply {
 /// Computes `R` rows of the product, panel by panel.
 ///
 /// # Safety
-/// As [`multiply`].
+/// Same as [`multiply`].
 #[inline(always)]
 unsafe fn columns<S: Simd, const R: usize>(
     simd: S,
@@ -152,7 +153,7 @@ unsafe fn columns<S: Simd, const R: usize>(
             target: target.start.wrapping_add(row * target.row_stride + column),
             row_stride: target.row_stride,
             accumulate: target.accumulate,
-            // Lanes of the panel's last vector that may be written.
+            // Number of lanes of the panel's last vector that may be written.
             last: (target.columns - column).saturating_sub((width - 1) * lanes),
         };
         let whole = target.padded || tile.last >= lanes;
@@ -169,32 +170,31 @@ unsafe fn columns<S: Simd, const R: usize>(
     }
 }
 
-/// A right operand for [`panel`]: up to two vectors of columns, for each contracted index.
+/// A right operand of [`panel`]: up to two vectors of columns per contracted index.
 #[derive(Clone, Copy)]
 pub(crate) struct Columns<'a> {
     pub(crate) start: *const f32,
     pub(crate) steps: Steps<'a>,
     pub(crate) count: usize,
-    /// True if the operands may not fit in the second-level cache, and should be prefetched.
+    /// True if the operands may not fit in the second-level cache and should be prefetched.
     pub(crate) far: bool,
 }
 
-/// Location of a right operand's contracted indices.
+/// Locations of a right operand's contracted indices.
 #[derive(Clone, Copy)]
 pub(crate) enum Steps<'a> {
-    /// Equal distances.
+    /// A constant stride.
     Equal(usize),
-    /// Distances from the first column's start.
+    /// An offset from the start for each contracted index.
     Table(&'a [usize]),
 }
 
-/// Computes `target = rows · columns`, for `count` rows: the panel of columns stays in the first-level
-/// cache.
+/// Computes `target = rows · columns` for `count` rows. The panel of columns stays in the first-level cache.
 ///
 /// # Safety
-/// The operands must lead to `count` rows, `depth` contracted indices and `columns.count` columns, of which
-/// there must be no more than two vectors hold, and nothing else may touch the target's rows and columns. A
-/// table of steps must have `depth` entries.
+/// The operands must be valid for `count` rows, `depth` contracted indices and `columns.count` columns, which
+/// must fit in two vectors. Nothing else may access the target's rows and columns. A table of steps must have
+/// `depth` entries.
 #[inline(always)]
 pub(crate) unsafe fn panel<S: Simd>(
     simd: S,
@@ -231,10 +231,10 @@ pub(crate) unsafe fn panel<S: Simd>(
     }
 }
 
-/// [`panel`] with `V` vectors, of which the last has `last` columns.
+/// Computes a [`panel`] of `V` vectors, the last of which has `last` columns.
 ///
 /// # Safety
-/// As [`panel`].
+/// Same as [`panel`].
 #[inline(always)]
 unsafe fn panel_of<S: Simd, const V: usize, const MASKED: bool, const TABLE: bool>(
     simd: S,
@@ -262,7 +262,7 @@ unsafe fn panel_of<S: Simd, const V: usize, const MASKED: bool, const TABLE: boo
         last,
     };
     let mut row = 0;
-    // SAFETY: as promised by the caller; no tile goes beyond the last row.
+    // SAFETY: as promised by the caller; no tile extends beyond the last row.
     unsafe {
         while row < count {
             row += match count - row {
@@ -299,7 +299,7 @@ struct Tile {
     depth: usize,
     left: Rows,
     right: *const f32,
-    /// Distance between contracted indices of the right operand, or the distance of each from the start.
+    /// Stride between the right operand's contracted indices, or the table of their offsets from the start.
     right_step: usize,
     table: *const usize,
     /// True if the operands may not fit in the second-level cache.
@@ -310,16 +310,16 @@ struct Tile {
     last: usize,
 }
 
-/// Prefetch distances: contracted indices of the right operand, and of a left one with contiguous rows.
+/// Prefetch distances, in contracted indices of the right operand and of a left operand with contiguous rows.
 const AHEAD: usize = 32;
 const AHEAD_IN_ROW: usize = 64;
 
 impl Tile {
-    /// Prefetches what is needed some steps after contracted index `p`, whose elements are at `left` and
-    /// `right`.
+    /// Prefetches the elements that are used some steps after contracted index `p`, whose elements are at
+    /// `left` and `right`.
     #[inline(always)]
     fn prefetch<const V: usize>(&self, lanes: usize, p: usize, left: *const f32, right: *const f32) {
-        // One row at each step is enough: a cache line has elements for 16.
+        // One row per step is enough, because a cache line holds the elements of 16 steps.
         if self.left.step == 1 && p % 16 < STRIP {
             prefetch(left.wrapping_add((p % 16) * self.left.row_stride + AHEAD_IN_ROW));
         }
@@ -328,11 +328,11 @@ impl Tile {
         }
     }
 
-    /// Computes `R` rows of `V` vectors. With `MASKED`, only `last` lanes of the last vector are read and
-    /// written; with `TABLE`, the right operand's contracted indices are where the table says.
+    /// Computes `R` rows of `V` vectors. With `MASKED`, reads and writes only `last` lanes of the last
+    /// vector. With `TABLE`, reads the offsets of the right operand's contracted indices from the table.
     ///
     /// # Safety
-    /// As [`multiply`].
+    /// Same as [`multiply`].
     #[inline(always)]
     unsafe fn run<S: Simd, const R: usize, const V: usize, const MASKED: bool, const TABLE: bool>(
         &self,
@@ -342,7 +342,7 @@ impl Tile {
     }
 }
 
-/// [`Tile::run`], compiled once for its callers.
+/// The code of [`Tile::run`], compiled once for all its callers.
 struct TileOf<'a, const R: usize, const V: usize, const MASKED: bool, const TABLE: bool>(&'a Tile);
 
 impl<const R: usize, const V: usize, const MASKED: bool, const TABLE: bool> Vectorized
@@ -359,8 +359,8 @@ impl<const R: usize, const V: usize, const MASKED: bool, const TABLE: bool> Vect
             if R == STRIP && tile.far {
                 tile.prefetch::<V>(lanes, p, left, right);
             }
-            // SAFETY: the panel has `V` vectors (the last of them `last` lanes) for each contracted index,
-            // the left operand `R` rows, a table an entry for each contracted index.
+            // SAFETY: for each contracted index, the panel has `V` vectors (`last` lanes of the last one) and
+            // a table has an entry; the left operand has `R` rows.
             unsafe {
                 if TABLE {
                     right = tile.right.wrapping_add(*tile.table.add(p));
@@ -407,11 +407,11 @@ impl<const R: usize, const V: usize, const MASKED: bool, const TABLE: bool> Vect
     }
 }
 
-/// Prefetches the cache line of an address.
+/// Prefetches the cache line at an address.
 #[inline(always)]
 pub(super) fn prefetch<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch is a hint; any address will do.
+    // SAFETY: a prefetch is a hint that accepts any address.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(address.cast());

@@ -1,4 +1,4 @@
-//! Products with epilogues.
+//! Tests of products with epilogues.
 
 use super::*;
 use gradloom_core::ir::{BinaryOp, Number, ReduceOp, UnaryOp, ValueId};
@@ -6,7 +6,7 @@ use gradloom_core::kernel::Level as NodeLevel;
 use gradloom_core::kernel::Level::{Element, Row, Uniform};
 use gradloom_core::kernel::{Kernel, Node, NodeId, NodeKind, Store};
 
-/// An epilogue under construction.
+/// A builder of an epilogue.
 struct Builder(Body);
 
 impl Builder {
@@ -42,7 +42,7 @@ impl Builder {
     }
 }
 
-/// Returns a product with an epilogue, with all the scratch that it needs.
+/// Creates a product with an epilogue, including all the scratch that it requires.
 fn with_epilogue(
     axes: DotAxes,
     reads: Vec<Tensor>,
@@ -56,7 +56,7 @@ fn with_epilogue(
     (job, launch)
 }
 
-/// A product with an epilogue, its operands and what is expected of each result, given the product.
+/// A product with an epilogue, and its launch.
 struct Setup {
     case: Job,
     body: Body,
@@ -81,7 +81,7 @@ impl Setup {
         Self { case, body, launch }
     }
 
-    /// Returns the product, row by row.
+    /// Returns the product in row-major order.
     fn product(&self) -> Vec<f64> {
         let (rows, columns) = (self.body.rows, self.body.columns);
         let [l, r] = [0, 1].map(|i| self.case.reads[i].values());
@@ -102,7 +102,8 @@ impl Setup {
     }
 }
 
-/// (m, n, k): one block, several of each kind, split sums, vectors, nothing.
+/// Extents (m, n, k): a single block, several blocks along each axis, split-K sums, vectors, and empty
+/// products.
 const EXTENTS: [[usize; 3]; 13] = [
     [5, 7, 3],
     [100, 33, 70],
@@ -119,7 +120,7 @@ const EXTENTS: [[usize; 3]; 13] = [
     [4, 0, 3],
 ];
 
-/// Returns a bias: one row, repeated.
+/// Returns a bias: one row, broadcast to all rows.
 fn bias(random: &mut Random, rows: usize, columns: usize) -> Tensor {
     let vector = Tensor::dense(random, &[1, columns].into());
     Tensor { layout: vector.layout.broadcast(&[rows, columns].into()), ..vector }
@@ -151,7 +152,7 @@ fn bias_then_activation_with_both_written() {
 
 #[test]
 fn the_product_is_read_after_results_are_computed_from_it() {
-    // The first result may take the place of the product.
+    // The raw product may be stored in the first result's buffer.
     let mut random = Random(22);
     for [m, n, k] in EXTENTS {
         let mut builder = Builder::new(m, n);
@@ -197,7 +198,7 @@ fn sums_over_rows() {
     }
 }
 
-/// `x · w + x2` over `x2`, in its place: the raw product must not be written there before the sum is read.
+/// Computes `x · w + x2` in place of `x2`: the raw product must not be written there before `x2` is read.
 #[test]
 fn a_residual_in_place() {
     let mut random = Random(23);
@@ -237,7 +238,7 @@ fn a_residual_in_place() {
     }
 }
 
-/// Levels of operands below that of positions, in a batch of products.
+/// Tests row-level and uniform operands in the epilogue of a batch of products.
 #[test]
 fn a_batch_with_factors_of_rows() {
     let mut random = Random(24);
@@ -268,8 +269,7 @@ fn a_batch_with_factors_of_rows() {
     }
 }
 
-/// A plan asks for scratch only where it is needed: results that take the raw product directly need none
-/// for it.
+/// A plan requests scratch for the raw product only if no result can store it.
 #[test]
 fn scratch_is_asked_for_where_it_is_needed() {
     let mut random = Random(25);
@@ -282,7 +282,7 @@ fn scratch_is_asked_for_where_it_is_needed() {
     let (lhs, rhs) = (matrix(&mut random, [m, k], false), matrix(&mut random, [k, n], false));
     let setup = Setup::new(lhs, rhs, vec![Tensor::dense(&mut random, &[m, n].into())], builder.0);
     let direct = workspace(&setup.launch, 1);
-    // In the place of an operand that the epilogue reads, the raw product has to go elsewhere.
+    // If the result overwrites an operand that the epilogue reads, the raw product requires scratch.
     let mut in_place = Launch { may_alias: vec![(0, 2)], ..setup.launch.clone() };
     assert_eq!(workspace(&in_place, 1), direct, "windows that differ cannot coincide");
     in_place.writes[0].layout = in_place.reads[2].layout.clone();

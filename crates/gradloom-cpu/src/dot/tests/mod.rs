@@ -1,4 +1,4 @@
-//! Products against loops in float64, over random axes and layouts.
+//! Compares products with loops in f64, for random axes and layouts.
 
 mod epilogues;
 mod stored;
@@ -10,7 +10,7 @@ use gradloom_core::ir::{DType, OpKind, Shape};
 use gradloom_core::kernel::Layout;
 use gradloom_device::host::Pool;
 
-/// Most threads that a test runs on.
+/// Largest number of threads that a test uses.
 const THREADS: usize = 3;
 
 fn case(axes: &DotAxes, lhs: Tensor, rhs: Tensor) -> Job {
@@ -40,14 +40,13 @@ fn matrix_axes() -> DotAxes {
     DotAxes { lhs_contract: vec![1], rhs_contract: vec![0], ..DotAxes::default() }
 }
 
-/// Returns a matrix in a random layout, by rows or by columns.
+/// Returns a matrix in a random layout, row-major or column-major.
 fn matrix(random: &mut Random, [rows, columns]: [usize; 2], by_columns: bool) -> Tensor {
     let order = if by_columns { [1, 0] } else { [0, 1] };
     Tensor::in_order(random, &[rows, columns].into(), &order)
 }
 
-/// Returns the product in float64, from the definition: all index tuples of batch, free and contracted
-/// axes.
+/// Computes the product in f64 from its definition, over all index tuples of batch, free and contracted axes.
 fn expected(axes: &DotAxes, lhs: &Tensor, rhs: &Tensor) -> Vec<f64> {
     let extents =
         |operand: &Tensor, list: &[usize]| list.iter().map(|&a| operand.layout.shape[a]).collect::<Vec<_>>();
@@ -87,7 +86,7 @@ fn tuples(extents: &[usize]) -> Vec<Vec<usize>> {
     all
 }
 
-/// Returns the copy that lowering makes of an operand that the kernel cannot read as it is.
+/// Returns the copy that lowering makes of an operand that the kernel cannot read in place.
 fn copied(operand: Tensor, order: Option<Vec<usize>>) -> Tensor {
     let Some(order) = order else { return operand };
     let permuted = Tensor { layout: operand.layout.permute(&order), ..operand.clone() };
@@ -112,7 +111,7 @@ fn random_axes_and_layouts() {
             (0..count).map(|_| if random.below(15) == 0 { 0 } else { 1 + random.below(largest) }).collect()
         };
         let (batch, m, n, k) = (some(2), some(2), some(2), some(2));
-        // Axes of each kind, scattered over the operand's axes.
+        // Distribute the axes of each kind over the operand's axes at random.
         let mut scatter = |free: &[usize]| {
             let extents = [&batch[..], free, &k[..]].concat();
             let place = shuffled(&mut random, extents.len());
@@ -128,7 +127,7 @@ fn random_axes_and_layouts() {
         let rhs = Tensor::strided(&mut random, &rhs_shape);
         let expected = expected(&axes, &lhs, &rhs);
 
-        // A right operand in any layout is packed without a copy, where the left one fits.
+        // If the left operand fits, a right operand in any layout is packed without a copy.
         if DotProblem::packing(&axes, &lhs.layout, &rhs.layout).is_some() {
             let case = case(&axes, lhs.clone(), rhs.clone());
             for level in InstructionSet::available() {
@@ -182,8 +181,8 @@ fn sizes_around_those_of_registers() {
 
 #[test]
 fn large_products_agree_on_all_pools() {
-    // (m, n, k, left by columns, right by columns): panels of both kinds, edges, several blocks of the sum,
-    // split sums, vectors.
+    // (m, n, k, left column-major, right column-major): both kinds of panels, edges, several blocks of the
+    // contracted index, split-K sums, vectors.
     let shapes = [
         (300, 200, 130, false, false),
         (300, 200, 600, false, true),
@@ -234,13 +233,13 @@ fn not_a_number_and_infinity_times_zero_spread() {
     }
 }
 
-/// The windows of a convolution are the right operand of its result and of its weight's gradient: read in
-/// place where they lie in runs that fill vectors, packed elsewhere.
+/// The windows of a convolution are the right operand of its result and of its weight's gradient. They are
+/// read in place if they consist of runs that fill vectors, and packed otherwise.
 #[test]
 fn windows_in_place_and_packed() {
     let mut random = Random(5);
     let (mut in_place, mut packed) = (0, 0);
-    // Channels out and in, kernel, result, step.
+    // Output and input channels, extents of the kernel, extents of the result, stride.
     let shapes = [
         ([32, 5], [3, 3], [8, 32], 1),
         ([64, 64], [3, 3], [4, 16], 1),

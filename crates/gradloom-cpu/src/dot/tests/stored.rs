@@ -1,17 +1,17 @@
-//! Products with right operands in blocks and in floats of 16 bits, against the float64 product of what these
-//! stand for.
+//! Compares products whose right operands are stored in blocks or as 16-bit floats with f64 products of the
+//! decoded operands.
 
 use super::*;
 use crate::testing::element_bits;
 use gradloom_core::ir::BlockFormat;
 
-/// Returns random blocks of `rows` rows of `elements`, and their numbers.
+/// Returns `rows` rows of random blocks that hold `elements` numbers each, and the decoded numbers.
 fn blocks(random: &mut Random, format: BlockFormat, rows: usize, elements: usize) -> (Tensor, Vec<f64>) {
     let size = format.block_bytes();
     let row = format.bytes_of(elements).unwrap();
     let mut bytes: Vec<u8> = (0..rows * row).map(|_| random.below(256) as u8).collect();
     for block in bytes.chunks_exact_mut(size) {
-        // Of either sign, about 2^-6.
+        // Scales of either sign, of magnitude about 2^-6.
         let scale = 0x2000 + random.below(0x800) + random.below(2) * 0x8000;
         block[..2].copy_from_slice(&(scale as u16).to_le_bytes());
     }
@@ -20,7 +20,7 @@ fn blocks(random: &mut Random, format: BlockFormat, rows: usize, elements: usize
     (element_bits(DType::U8, [rows, row], &bits), numbers)
 }
 
-/// Checks `[m, k] x [k, n]`, where `right[j, p]` is what the right operand stands for.
+/// Checks `[m, k] x [k, n]`, where `right[j, p]` is the decoded right operand.
 fn check(lhs: Tensor, axes: &DotAxes, rhs: Tensor, blocks: Option<BlockFormat>, right: &[f64], what: &str) {
     let (m, k) = (lhs.layout.shape[0], lhs.layout.shape[1]);
     let n = right.len() / k.max(1);
@@ -41,8 +41,8 @@ fn check(lhs: Tensor, axes: &DotAxes, rhs: Tensor, blocks: Option<BlockFormat>, 
     }
 }
 
-/// Rows on the left, columns and length of the sums: few and many rows, edges of groups and panels, several
-/// blocks of contracted indices, one column.
+/// Extents (m, n, k): few and many rows, edges of groups and panels, several blocks of contracted indices, a
+/// single column.
 const EXTENTS: [[usize; 3]; 9] = [
     [1, 1, 32],
     [1, 70, 96],
@@ -61,7 +61,7 @@ fn weights_in_blocks() {
     let axes = DotAxes { lhs_contract: vec![1], rhs_contract: vec![1], ..DotAxes::default() };
     for &format in BlockFormat::ALL {
         for [m, n, k] in EXTENTS {
-            // The left operand's elements need not be neighbours.
+            // The rows of the left operand need not be contiguous.
             let by_columns = random.below(3) == 0;
             let lhs = matrix(&mut random, [m, k], by_columns);
             let (rhs, right) = blocks(&mut random, format, n, k);
@@ -94,7 +94,7 @@ fn floats_of_16_bits_in_every_layout() {
     }
 }
 
-/// A block whose scale is NaN makes its column of the result NaN, and no other.
+/// A block whose scale is NaN makes its own column of the result NaN, and no other.
 #[test]
 fn not_a_number_spreads_along_its_column() {
     let axes = DotAxes { lhs_contract: vec![1], rhs_contract: vec![1], ..DotAxes::default() };
