@@ -1,8 +1,9 @@
 //! Runs a compiled body on rectangles of positions.
 //!
-//! In: base addresses, and a rectangle. Out: what the body stores for those positions; partial results of its
-//! columns. A rectangle is walked in strips of rows, each in tiles of columns, whose values stay in the
-//! first-level cache. Always holds: nothing is allocated once a thread has run the largest of its programs.
+//! In: base addresses, and a rectangle. Out: the elements that the body stores at those positions, and
+//! partial results of its columns. A rectangle is processed in strips of rows, and each strip in tiles of
+//! columns, whose values stay in the first-level cache. Always holds: nothing is allocated once a thread has
+//! run the largest of its programs.
 
 use super::faults::Faults;
 use super::lines::{LINE, Lines};
@@ -14,20 +15,20 @@ use gradloom_codegen::cpu::loops::{Grid, Positions, Slot, SlotPlace};
 use std::cell::Cell;
 use std::ops::Range;
 
-/// The address of a slot's elements in this task.
+/// Address and strides of a slot's elements in a task.
 #[derive(Clone, Copy)]
 pub(super) struct Address {
     pub(super) base: *mut u8,
-    /// Bytes from a row to the next, and from a column to the next; 0 for what moves along with the tile.
+    /// Strides in bytes between rows and between columns of the body; 0 if every tile uses the same address.
     pub(super) row_step: usize,
     pub(super) column_step: usize,
-    /// Bytes from a row of a tile to the next.
+    /// Stride in bytes between rows of a tile.
     pub(super) row_stride: usize,
     pub(super) repeated: bool,
     pub(super) bytes: usize,
 }
 
-/// A thread's memory, kept from task to task.
+/// A thread's memory, which is kept between tasks.
 #[derive(Default)]
 pub(super) struct Memory {
     lines: Lines,
@@ -38,14 +39,14 @@ thread_local! {
     static MEMORY: Cell<Memory> = Cell::default();
 }
 
-/// A task in progress: a program with addresses, and the thread's registers.
+/// A running task: its program, its addresses, and the thread's registers.
 pub(crate) struct Task<'a> {
     pub(super) program: &'a Program,
     pub(super) reads: &'a [*const u8],
     pub(super) writes: &'a [*mut u8],
     pub(super) faults: &'a Faults,
     pub(super) memory: Memory,
-    /// The frame that compiled segments are called with.
+    /// The frame passed to compiled segments.
     pub(super) frame: *mut u8,
 }
 
@@ -53,34 +54,34 @@ pub(crate) struct Task<'a> {
 pub(crate) struct Rectangle {
     pub(crate) rows: Range<usize>,
     pub(crate) columns: Range<usize>,
-    /// Address of the product's element at the first row and column, and elements from a row to the next; for
-    /// an epilogue.
+    /// Address of the product's element at the first row and column, and the row stride in elements; present
+    /// only for an epilogue.
     pub(crate) accumulator: Option<(*const f32, usize)>,
-    /// Partial results of the rectangle's panel of rows; not looked at if there are none.
+    /// Partial results of the rectangle's panel of rows; unused if the body has none.
     pub(crate) partials: *mut u8,
 }
 
-/// The positions that instructions run on.
+/// The positions on which instructions run.
 pub(super) struct Tile {
     pub(super) row: usize,
     pub(super) rows: usize,
     pub(super) column: usize,
     pub(super) columns: usize,
     pub(super) partials: *mut u8,
-    /// Elements of a row of the body.
+    /// Number of elements in a row of the body.
     pub(super) body_columns: usize,
 }
 
 impl Program {
-    /// Returns whether running the program can trap.
+    /// Returns `true` if running the program can trap.
     pub(crate) fn can_trap(&self) -> bool {
         self.can_trap
     }
 
-    /// Calls `run` with this thread's registers, after the uniform nodes have been computed.
+    /// Computes the uniform nodes, then calls `run` with this thread's registers.
     ///
     /// # Safety
-    /// The machine has the program's level; the addresses are those of the launch.
+    /// The machine must support the program's instruction set; the addresses must be those of the launch.
     pub(crate) unsafe fn with_task<R>(
         &self,
         reads: &[*const u8],
@@ -94,14 +95,14 @@ impl Program {
         let one =
             Tile { row: 0, rows: 1, column: 0, columns: 1, partials: std::ptr::null_mut(), body_columns: 1 };
         let steps = self.native.as_ref().map(|native| &native.steps.uniform[..]);
-        // SAFETY: the caller's promise; uniform slots have one element.
+        // SAFETY: as promised by the caller; uniform slots have one element.
         unsafe { task.run_list(&self.uniform, steps, Positions::Rows, &one) };
         let result = run(&mut task);
         MEMORY.set(task.memory);
         result
     }
 
-    /// Gives every slot its address.
+    /// Assigns an address to every slot.
     fn place(&self, task: &mut Task<'_>) {
         let line = |elements: usize| (4 * elements).next_multiple_of(LINE);
         let (tile_register, row_register) = (line(self.capacity), line(self.most_rows));
@@ -149,21 +150,21 @@ impl Program {
                 }
                 SlotPlace::Read(read, grid) => moving(task.reads[*read].cast_mut(), grid),
                 SlotPlace::Write(write, grid) => moving(task.writes[*write], grid),
-                // Known once there is a block.
+                // Set by `run_block`.
                 SlotPlace::Accumulator => still(std::ptr::null_mut(), 0, false),
                 SlotPlace::Pending => unreachable!("a program was left unfinished"),
             }
         }));
     }
 
-    /// Evaluates the body on a rectangle. The rectangles of a launch cover its positions once; one of them
-    /// starts at row and column 0. Results of level `Row` are written by the rectangles that start at column
-    /// 0; those of level `Uniform` and of columns by [`Program::finish`].
+    /// Evaluates the body on a rectangle. The rectangles of a launch cover each position exactly once, and
+    /// one of them starts at row and column 0. Rectangles that start at column 0 write the results of level
+    /// `Row`; [`Program::finish`] writes those of level `Uniform` and of columns.
     ///
     /// # Safety
-    /// As [`Program::with_task`]; the rectangle lies in the body, has all columns if rows are reduced, and no
-    /// other thread is at one that shares positions, or columns of the same partial results, with it;
-    /// [`Program::start_partials`] has run for its columns.
+    /// Same as [`Program::with_task`]; the rectangle must lie in the body and, if rows are reduced, have all
+    /// columns. No other thread may be processing a rectangle that shares positions, or columns of the same
+    /// partial results, with it. [`Program::start_partials`] must have run for its columns.
     pub(crate) unsafe fn run_block(&self, task: &mut Task<'_>, block: Rectangle) {
         let Rectangle { rows, columns, accumulator, partials } = block;
         let keeps_totals = self.column_results.iter().any(|result| result.total.is_some());
@@ -174,7 +175,7 @@ impl Program {
                 unsafe { std::ptr::copy_nonoverlapping(from, partials.add(result.offset), result.bytes) };
             }
         }
-        // One column is reduced in another order than many.
+        // A single column is reduced in a different order than several columns.
         let native = self.native.as_ref().filter(|native| !(native.reduces_columns && columns.len() == 1));
         let any_size = native.is_some_and(|native| native.any_size);
         let width = match self.cuts_columns && !any_size {
@@ -185,13 +186,13 @@ impl Program {
                 .min(self.capacity),
             _ => columns.len(),
         };
-        // There is room for one row of what is kept.
+        // There is room for only one row of kept values.
         let most_rows = if self.kept > 0 { 1 } else { self.most_rows };
         let height = match any_size {
             true => rows.len(),
             false => (self.capacity / width.max(1)).clamp(1, most_rows),
         };
-        // The rows of one column are added up in vectors, those of many one after the other.
+        // A single column is summed in vectors of rows, several columns row by row.
         let leaf = if columns.len() == 1 { LEAF_ROWS * LEAF_ROWS } else { LEAF_ROWS };
         for (slot, address) in self.slots.iter().zip(&mut task.memory.addresses) {
             match slot.place {
@@ -219,27 +220,27 @@ impl Program {
                 partials,
                 body_columns: self.columns,
             };
-            // SAFETY: the caller's promise; the tile has at most as many positions as registers have
+            // SAFETY: as promised by the caller; the tile has at most as many positions as registers have
             // elements.
             unsafe { self.run_strip(task, &mut tile, &walk) };
             row += tile.rows;
             if keeps_totals && row.is_multiple_of(leaf) {
-                // SAFETY: the caller's promise.
+                // SAFETY: as promised by the caller.
                 unsafe { self.add_to_totals(partials, &walk.columns) };
             }
         }
     }
 
     /// # Safety
-    /// As [`Program::run_block`], with the tile's rows.
+    /// Same as [`Program::run_block`], for the tile's rows.
     unsafe fn run_strip(&self, task: &mut Task<'_>, tile: &mut Tile, walk: &Walk<'_>) {
-        // With one pass, a tile fetches the next one; with several, all passes over a strip fetch the next
-        // strip.
+        // With one pass, each tile prefetches the next tile; with several, all passes over a strip together
+        // prefetch the next strip.
         let strips = self.passes.len() > 1;
         let instructions: usize = self.passes.iter().map(|pass| pass.tile.len()).sum();
         let tiles = if strips { walk.columns.len().div_ceil(walk.width.max(1)) } else { 1 };
         let mut ahead = None;
-        // SAFETY: the caller's promise.
+        // SAFETY: as promised by the caller.
         unsafe {
             let native = walk.native;
             task.run_list(&self.rows, native.map(|native| &native.steps.rows[..]), Positions::Rows, tile);
@@ -282,12 +283,12 @@ impl Program {
     }
 }
 
-/// Most sums of one row that have totals.
+/// Largest number of sums per row that have totals.
 const ROW_TOTALS: usize = 4;
 
-/// The sums of a row of many tiles, in f64: a running sum in f32 takes those of [`LEAF_ROWS`] tiles at most.
+/// Sums of a row of many tiles, in f64. A running sum in f32 accumulates at most [`LEAF_ROWS`] tiles.
 struct Totals {
-    /// Addresses of the running sums; none if the row is short.
+    /// Addresses of the running sums, of which the first `count` are used.
     running: [*mut f32; ROW_TOTALS],
     totals: [f64; ROW_TOTALS],
     count: usize,
@@ -307,15 +308,16 @@ impl Totals {
         Self { running, totals: [0.0; ROW_TOTALS], count, tiles: 0 }
     }
 
-    /// Moves the running sums to the totals where they are those of many tiles.
+    /// Moves the running sums to the totals if they have accumulated [`LEAF_ROWS`] tiles.
     ///
     /// # Safety
-    /// The task's memory is what it was when the totals were made, and no other thread's.
+    /// The task's memory must be the one for which the totals were created, and no other thread may access
+    /// it.
     unsafe fn before_tile(&mut self) {
         if self.tiles == LEAF_ROWS {
             self.tiles = 0;
             for (running, total) in self.running.iter().zip(&mut self.totals).take(self.count) {
-                // SAFETY: the caller's promise; a running sum of one row is one float.
+                // SAFETY: as promised by the caller; a running sum of one row is one float.
                 unsafe {
                     *total += f64::from(running.read());
                     running.write(0.0);
@@ -325,33 +327,33 @@ impl Totals {
         self.tiles += 1;
     }
 
-    /// Adds the sums of all tiles to the running sums.
+    /// Stores the sums over all tiles in the running sums.
     ///
     /// # Safety
-    /// As [`Totals::before_tile`].
+    /// Same as [`Totals::before_tile`].
     #[expect(clippy::cast_possible_truncation, reason = "a sum is rounded once, at its end")]
     unsafe fn finish(&self) {
         for (running, total) in self.running.iter().zip(&self.totals).take(self.count) {
-            // SAFETY: the caller's promise.
+            // SAFETY: as promised by the caller.
             unsafe { running.write((*total + f64::from(running.read())) as f32) };
         }
     }
 }
 
-/// The way in which a block is cut into tiles.
+/// Division of a block into tiles.
 struct Walk<'a> {
     rows: Range<usize>,
     columns: Range<usize>,
-    /// Columns of a tile, at most.
+    /// Largest number of columns of a tile.
     width: usize,
-    /// Rows of a tile, at most.
+    /// Largest number of rows of a tile.
     height: usize,
-    /// The steps that run in place of the instructions.
+    /// The compiled steps that replace the instructions.
     native: Option<&'a Native>,
 }
 
 impl Walk<'_> {
-    /// Returns the tile that follows another.
+    /// Returns the tile after `tile`.
     fn after(&self, tile: &Tile) -> Option<Tile> {
         let column = tile.column + tile.columns;
         if column < self.columns.end {
@@ -361,7 +363,7 @@ impl Walk<'_> {
         self.strip_after(tile).map(|strip| Tile { columns, ..strip })
     }
 
-    /// Returns the strip that follows the one with a tile, as one tile.
+    /// Returns the strip after the one that contains `tile`, as a single tile.
     fn strip_after(&self, tile: &Tile) -> Option<Tile> {
         let row = tile.row + tile.rows;
         let rows = self.height.min(self.rows.end.saturating_sub(row));

@@ -1,7 +1,6 @@
 //! Collects the elements on which the checks of a run fail.
 //!
-//! In: faults from any thread, in any order. Out: the trap for the first one, in the order of nodes and
-//! positions.
+//! In: faults from any thread, in any order. Out: the trap for the first one, ordered by node and position.
 
 use crate::Trap;
 use gradloom_codegen::cpu::loops::{Check, Condition};
@@ -43,7 +42,7 @@ impl Faults {
     /// Returns the outcome of the run.
     ///
     /// # Errors
-    /// For the first fault.
+    /// Returns a trap for the first fault.
     pub(crate) fn result(self) -> Result<(), Trap> {
         match self.0.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(fault) => Err(Trap::new(fault.message)),

@@ -1,4 +1,4 @@
-//! The end of a launch, after all of its tasks: combines partial results of columns and writes uniform
+//! The last phase of a launch, after all tasks: combines partial results of columns and writes uniform
 //! results.
 //!
 //! In: the partial results of each panel of rows. Out: results. Always holds: panels are combined in order.
@@ -10,16 +10,16 @@ use crate::elementwise::Operand;
 use crate::index::Places;
 use std::ops::Range;
 
-/// Columns that a task combines.
+/// Number of columns per task.
 const PIECE: usize = 2048;
-/// Columns that are combined at a time, on the stack.
+/// Number of columns combined at a time, on the stack.
 const CHUNK: usize = 256;
 
 impl Program {
-    /// Makes the partial results of some columns what an empty reduction gives.
+    /// Sets the partial results of some columns to the result of an empty reduction.
     ///
     /// # Safety
-    /// `partials` are those of a panel.
+    /// `partials` must be those of a panel.
     pub(crate) unsafe fn start_partials(&self, partials: *mut u8, columns: Range<usize>) {
         for result in &self.column_results {
             let first = partials.wrapping_add(result.offset).cast::<u32>();
@@ -27,16 +27,16 @@ impl Program {
             columns.clone().for_each(|column| unsafe { first.add(column).write(result.reduction.identity) });
             if let Some(total) = result.total {
                 let totals = partials.wrapping_add(total).cast::<f64>();
-                // SAFETY: there is a total for each column, too.
+                // SAFETY: there is also a total for each column.
                 columns.clone().for_each(|column| unsafe { totals.add(column).write(0.0) });
             }
         }
     }
 
-    /// Adds the partial results of some columns to their totals in f64, and starts them anew.
+    /// Adds the partial results of some columns to their totals in f64, and resets them.
     ///
     /// # Safety
-    /// `partials` are those of a panel, of which no other thread is at these columns.
+    /// `partials` must be those of a panel; no other thread may access these columns of it.
     pub(super) unsafe fn add_to_totals(&self, partials: *mut u8, columns: &Range<usize>) {
         for result in &self.column_results {
             let Some(total) = result.total else { continue };
@@ -62,20 +62,20 @@ impl Program {
         self.columns.div_ceil(PIECE).max(1)
     }
 
-    /// Returns the nanoseconds that a task of [`Program::finish`] takes, roughly.
+    /// Returns the approximate duration of a task of [`Program::finish`], in nanoseconds.
     pub(crate) fn finish_cost(&self, panels: usize) -> usize {
         100 + panels * self.columns.min(PIECE) * self.column_results.len() / 8
     }
 
-    /// Combines the partial results of all panels, which lie one after the other; the first task also writes
-    /// uniform results.
+    /// Combines the partial results of all panels, which lie one after another in memory. The first task also
+    /// writes the uniform results.
     ///
     /// # Safety
-    /// The addresses are those of the launch, all blocks have run, and `partials` are those of this many
-    /// panels, of which the first has row 0. `task` is below [`Program::finish_tasks`].
+    /// The addresses must be those of the launch, and all blocks must have run. `partials` must be those of
+    /// `panels` panels, the first of which contains row 0. `task` must be below [`Program::finish_tasks`].
     #[expect(clippy::cast_possible_truncation, reason = "a sum is rounded once, at its end")]
     pub(crate) unsafe fn finish(&self, writes: &[*mut u8], partials: *const u8, panels: usize, task: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: as promised by the caller.
         unsafe {
             if task == 0 {
                 for result in &self.uniform_results {
@@ -118,7 +118,7 @@ impl Program {
     /// Calls [`Program::with_task`] for a program that cannot trap.
     ///
     /// # Safety
-    /// As there; the program cannot trap.
+    /// Same as [`Program::with_task`]; [`Program::can_trap`] must return `false`.
     pub(super) unsafe fn with_safe_task<R>(
         &self,
         reads: &[*const u8],
@@ -126,17 +126,17 @@ impl Program {
         run: impl FnOnce(&mut Task<'_>) -> R,
     ) -> R {
         debug_assert!(!self.can_trap());
-        // SAFETY: the caller's promise.
+        // SAFETY: as promised by the caller.
         unsafe { self.with_task(reads, writes, &Faults::new(), run) }
     }
 }
 
 /// # Safety
-/// The places of the positions from `start` on lie in the result at `to`.
+/// The places of the positions from `start` on must lie in the result at `to`.
 unsafe fn put(elements: &[u32], places: &Places, start: usize, to: *mut u32) {
     places.stretches(start, start + elements.len(), |position, place, stride, count| {
         for i in 0..count {
-            // SAFETY: the caller's promise.
+            // SAFETY: as promised by the caller.
             unsafe { to.add(place + i * stride).write(elements[position - start + i]) };
         }
     });

@@ -1,12 +1,12 @@
-//! A thread's memory for tiles, of whole cache lines.
+//! A thread's memory for tiles, in whole cache lines.
 //!
-//! In tests it has exactly the lines that a program asked for, between pages that cannot be touched. Miri has
-//! no such pages and detects accesses outside by itself.
+//! In tests, the memory has exactly the lines that a program requested, between guard pages. Miri has no
+//! guard pages, but detects out-of-bounds accesses by itself.
 
 #[cfg(all(test, unix, not(miri)))]
 use gradloom_device::guarded::Guarded;
 
-/// Bytes of a cache line.
+/// Size of a cache line in bytes.
 pub(super) const LINE: usize = 64;
 
 #[derive(Clone, Copy)]
@@ -20,7 +20,7 @@ pub(super) struct Lines(Vec<Line>);
 
 #[cfg(not(all(test, unix, not(miri))))]
 impl Lines {
-    /// Returns the address of at least `lines` lines. They may keep their previous content.
+    /// Returns the address of at least `lines` lines, which may keep their previous contents.
     pub(super) fn at_least(&mut self, lines: usize) -> *mut u8 {
         if self.0.len() < lines {
             self.0.resize(lines, Line([0; LINE / 4]));

@@ -1,9 +1,9 @@
-//! Fused loops: a [`Body`] over operands in any strided layouts.
+//! Fused loops, each of which evaluates a [`Body`] on operands in any strided layouts.
 //!
-//! In: a body, and a launch with its operands. Out: a [`Program`] of the compiler
-//! ([`gradloom_codegen::cpu::loops`]) with its loops and machine code, which runs on any rectangle of the
-//! body's positions (the epilogue of a matrix product is one), and a kernel that runs it on all of them.
-//! Always holds: tasks are cut by shape alone and every instruction set gives the same bits.
+//! In: a body, and a launch with its operands. Out: a [`Program`] from the compiler
+//! ([`gradloom_codegen::cpu::loops`]) with its loops and machine code, and a kernel that runs it on all of
+//! the body's positions. A program can also run on any rectangle of positions, as in the epilogue of a matrix
+//! product. Always holds: tasks are divided by shape alone, and every instruction set computes the same bits.
 
 mod execute;
 mod faults;
@@ -28,10 +28,10 @@ use gradloom_codegen::cpu::{LoopSchedule, loop_workspace};
 use gradloom_core::kernel::{Body, Launch};
 pub(crate) use program::Program;
 
-/// Prepares `Loop`.
+/// Returns a kernel for a `Loop`.
 ///
 /// # Panics
-/// When the launch has less scratch than [`loop_workspace`] asks for.
+/// Panics if the launch has less scratch than [`loop_workspace`] requires.
 pub(super) fn prepare_loop(
     launch: &Launch,
     body: &Body,
@@ -51,11 +51,11 @@ impl Loop {
     /// Runs a task on its rectangle.
     ///
     /// # Safety
-    /// The addresses are those of the launch; each task runs once.
+    /// The addresses must be those of the launch, and each task must run only once.
     unsafe fn run_rectangle(&self, call: &Call<'_>, task: &mut Task<'_>, index: usize) {
         let (panel, rows, columns) = self.schedule.task(index);
         let partials = call.scratch(panel * self.program.partials);
-        // SAFETY: rectangles are disjoint, those of a panel have columns of their own.
+        // SAFETY: rectangles are disjoint, and those of the same panel have disjoint columns.
         unsafe {
             self.program.start_partials(partials, columns.clone());
             self.program.run_block(task, Rectangle { rows, columns, accumulator: None, partials });
@@ -99,7 +99,7 @@ impl Tasks for Loop {
     }
 
     unsafe fn run_task(&self, call: &Call<'_>, phase: usize, index: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: as promised by the caller.
         unsafe {
             if phase == 0 {
                 let run = |task: &mut Task<'_>| self.run_rectangle(call, task, index);

@@ -1,30 +1,31 @@
-//! One element of each row, selected by an index: see [`gradloom_codegen::cpu::loops`].
+//! Selection of one element of each row by an index; see [`gradloom_codegen::cpu::loops`].
 
 use super::execute::{Task, Tile};
 use gradloom_codegen::cpu::loops::Slot;
 
 impl Task<'_> {
-    /// Returns the column within the tile that a row's index names.
+    /// Returns the column within the tile that a row's index selects, or `None` if the tile does not contain
+    /// it.
     ///
     /// # Safety
-    /// The row is one of the tile's, and the slot has an i32 for it.
+    /// The row must be one of the tile's, and the slot must hold an i32 for it.
     #[inline(always)]
     unsafe fn picked_column(&self, index: Slot, row: usize, tile: &Tile) -> Option<usize> {
         let indices = self.on_tile(index, tile);
-        // SAFETY: the caller's promise.
+        // SAFETY: as promised by the caller.
         let index = unsafe { *indices.start.add(row * indices.row_stride).cast::<i32>() };
-        // Negative numbers are large ones.
+        // Negative indices wrap to large ones.
         let column = (index.cast_unsigned() as usize).wrapping_sub(tile.column);
         (column < tile.columns).then_some(column)
     }
 
     /// # Safety
-    /// As `run_on_tile`.
+    /// Same as `run_on_tile`.
     pub(super) unsafe fn pick(&self, index: Slot, chosen: Slot, others: Slot, target: Slot, tile: &Tile) {
         let [chosen, others, target] = [chosen, others, target].map(|slot| self.on_tile(slot, tile));
         for row in 0..tile.rows {
-            // SAFETY: the slots have the row's elements. The chosen one is read before results may take its
-            // place.
+            // SAFETY: the slots hold the row's elements. The selected element is read before results may
+            // overwrite it.
             unsafe {
                 let column = self.picked_column(index, row, tile);
                 let element = column.map(|column| chosen.element(row, column));
@@ -43,12 +44,12 @@ impl Task<'_> {
     }
 
     /// # Safety
-    /// As `run_on_tile`.
+    /// Same as `run_on_tile`.
     pub(super) unsafe fn add_picked(&self, index: Slot, operand: Slot, target: Slot, tile: &Tile) {
         let operand = self.on_tile(operand, tile);
         let sums = self.memory.addresses[target as usize].base.cast::<f32>();
         for row in 0..tile.rows {
-            // SAFETY: the slots have the row's elements, and a sum for it.
+            // SAFETY: the slots hold the row's elements, and there is a sum for the row.
             unsafe {
                 if let Some(column) = self.picked_column(index, row, tile) {
                     *sums.add(row) += f32::from_bits(operand.element(row, column));

@@ -1,34 +1,34 @@
-//! Fetches the next tile from memory while a tile is computed.
+//! Prefetches the next tile while a tile is computed.
 //!
-//! A tile's instructions other than the first to touch an operand work in the first-level cache, so memory
-//! would idle meanwhile. In: the next tile, and the number of steps of the current one. Out: with each step,
-//! its share of the cache lines of all operands and results that move along is on its way to the second-level
-//! cache. Always holds: no result depends on it.
+//! Only the first instruction of a tile that uses an operand reads memory. The others work in the first-level
+//! cache, and memory would be idle meanwhile. In: the next tile, and the number of steps of the current one.
+//! Out: each step starts fetching its share of the cache lines of all operands and results whose addresses
+//! depend on the tile, into the second-level cache. Always holds: no result depends on it.
 
 use super::Program;
 use super::execute::{Task, Tile};
 use crate::elementwise::Operand;
 use gradloom_codegen::cpu::loops::Slot;
 
-/// Bytes of a cache line.
+/// Size of a cache line in bytes.
 const LINE: usize = 64;
-/// Most streams that are fetched: what memory keeps apart.
+/// Largest number of streams to prefetch: the number that the memory system keeps apart.
 const STREAMS: usize = 8;
-/// Instructions from which on a tile leaves memory idle for long enough.
+/// Smallest number of instructions of a tile for which prefetching pays off.
 pub(super) const WORTHWHILE: usize = 4;
 
-/// A tile that is being fetched: a few lines of each stream with each step, which memory serves faster than
-/// one stream after the other.
+/// A tile that is being prefetched. Each step fetches a few lines of each stream, which is faster than
+/// fetching one stream after another.
 pub(super) struct Ahead<'a> {
     streams: &'a [Slot],
     tile: Tile,
     step: usize,
-    /// Lines of a step, of each stream.
+    /// Number of lines of each stream per step.
     shares: [usize; STREAMS],
 }
 
 impl<'a> Ahead<'a> {
-    /// Creates a prefetcher of all lines of a tile, in `steps` steps.
+    /// Creates a prefetcher that fetches all lines of a tile in `steps` steps.
     pub(super) fn new(program: &'a Program, task: &Task<'_>, tile: Tile, steps: usize) -> Self {
         let streams = &program.streams[..program.streams.len().min(STREAMS)];
         let mut shares = [0; STREAMS];
@@ -39,7 +39,7 @@ impl<'a> Ahead<'a> {
         Self { streams, tile, step: 0, shares }
     }
 
-    /// Fetches the next step's lines.
+    /// Prefetches the lines of the next step.
     pub(super) fn step(&mut self, task: &Task<'_>) {
         for (&slot, &share) in self.streams.iter().zip(&self.shares) {
             let (rows, lines, operand) = rows(task, &self.tile, slot);
@@ -60,8 +60,8 @@ impl<'a> Ahead<'a> {
     }
 }
 
-/// Returns the number of rows of a stream's tile, the lines of each, and their location; rows without gaps
-/// are one.
+/// Returns the number of rows of a stream's tile, the number of lines per row, and their location. Rows
+/// without gaps between them count as one.
 fn rows(task: &Task<'_>, tile: &Tile, slot: Slot) -> (usize, usize, Operand) {
     let operand = task.on_tile(slot, tile);
     let bytes = tile.columns * task.memory.addresses[slot as usize].bytes;
@@ -71,13 +71,14 @@ fn rows(task: &Task<'_>, tile: &Tile, slot: Slot) -> (usize, usize, Operand) {
     }
 }
 
-/// Brings a cache line to the second-level cache.
+/// Prefetches a cache line into the second-level cache.
 #[inline(always)]
 fn fetch(line: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: a hint, which accesses no memory as far as the program is concerned; every x86-64 has it.
+        // SAFETY: a prefetch is a hint that does not count as a memory access; every x86-64 processor
+        // supports it.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(line.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]

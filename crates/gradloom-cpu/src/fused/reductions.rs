@@ -1,4 +1,4 @@
-//! Reductions of tiles: along rows to one running result for each, and across rows to one for each column.
+//! Reductions of tiles: along rows to one running result per row, and across rows to one per column.
 //!
 //! In: an operator, an element type and an instruction set. Out: loops over a tile's elements.
 //! Always holds: the order in which a row's elements are combined depends on their number alone.
@@ -9,19 +9,20 @@ use crate::multiversion;
 use crate::reduce::combine::{Reducer, row_body, with_reducer};
 use gradloom_core::ir::{DType, ReduceOp};
 
-/// Combines elements of a tile of `rows x columns` with running results.
+/// Combines the elements of a tile of `rows x columns` with running results.
 ///
 /// # Safety
-/// The machine has the level that the function was made for; the operand, not a repeated one, has all
-/// elements, of its type; there is a running result for each row, or for each column.
+/// The machine must support the instruction set that the function was compiled for. The operand must have all
+/// elements, of the function's type, and must not be repeated. There must be a running result for each row,
+/// or for each column.
 pub(super) type ReduceFn = unsafe fn(rows: usize, columns: usize, operand: &Operand, running: *mut u8);
 
 /// The loops of a reduction.
 #[derive(Clone, Copy)]
 pub(super) struct Reduction {
-    /// One running result for each row.
+    /// Loop with one running result per row.
     pub(super) rows: ReduceFn,
-    /// One running result for each column.
+    /// Loop with one running result per column.
     pub(super) columns: ReduceFn,
 }
 
@@ -34,7 +35,7 @@ impl Reduction {
 }
 
 /// # Safety
-/// As [`ReduceFn`].
+/// Same as [`ReduceFn`].
 #[inline(always)]
 unsafe fn rows_body<F: Reducer>(rows: usize, columns: usize, operand: &Operand, running: *mut u8) {
     for row in 0..rows {
@@ -47,11 +48,11 @@ unsafe fn rows_body<F: Reducer>(rows: usize, columns: usize, operand: &Operand, 
     }
 }
 
-/// Columns that are combined in registers.
+/// Number of columns combined in registers.
 const CHUNK: usize = 64;
 
 /// # Safety
-/// As [`ReduceFn`].
+/// Same as [`ReduceFn`].
 #[inline(always)]
 unsafe fn columns_body<F: Reducer>(rows: usize, columns: usize, operand: &Operand, running: *mut u8) {
     let running = running.cast::<F::T>();
@@ -67,7 +68,8 @@ unsafe fn columns_body<F: Reducer>(rows: usize, columns: usize, operand: &Operan
         for r in (0..fours).step_by(4) {
             let (a, b, c, d) = (chunk(r), chunk(r + 1), chunk(r + 2), chunk(r + 3));
             for ((((sum, &a), &b), &c), &d) in sums.iter_mut().zip(a).zip(b).zip(c).zip(d) {
-                // One by one: how many rows a tile has must not show.
+                // Combine one row at a time, so that the result does not depend on the number of rows of a
+                // tile.
                 *sum = F::combine(F::combine(F::combine(F::combine(*sum, a), b), c), d);
             }
         }

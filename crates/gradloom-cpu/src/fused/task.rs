@@ -1,8 +1,8 @@
 //! Runs single instructions.
 //!
 //! In: a task, an instruction, and the positions of a tile. Out: the instruction's slot, or a result, at
-//! those positions. Always holds: a tile whose operands all have their rows one after the other is taken as
-//! one long row.
+//! those positions. Always holds: a tile whose operands all have contiguous rows without gaps between them is
+//! processed as one long row.
 
 use super::execute::{Task, Tile};
 use super::reductions::ReduceFn;
@@ -11,7 +11,7 @@ use crate::index::Places;
 use gradloom_codegen::cpu::loops::{Check, Gather, Instruction, NONE, OPERANDS, Scatter, Slot};
 
 impl Task<'_> {
-    /// Returns a slot's elements at the positions of a tile.
+    /// Returns the elements of a slot at the positions of a tile.
     pub(super) fn on_tile(&self, slot: Slot, tile: &Tile) -> Operand {
         let address = &self.memory.addresses[slot as usize];
         let start =
@@ -19,20 +19,20 @@ impl Task<'_> {
         Operand { start, row_stride: address.row_stride, repeated: address.repeated }
     }
 
-    /// Returns a row-level or uniform slot's elements at the rows of a tile, as one row.
+    /// Returns the elements of a row-level or uniform slot for the rows of a tile, as one row.
     pub(super) fn on_rows(&self, slot: Slot, tile: &Tile) -> Operand {
         let address = &self.memory.addresses[slot as usize];
         let start = address.base.wrapping_add(tile.row * address.row_step);
         Operand { start, row_stride: 0, repeated: address.row_stride == 0 && address.repeated }
     }
 
-    /// Runs an instruction on a tile's positions.
+    /// Runs an instruction on the positions of a tile.
     ///
     /// # Safety
-    /// As [`Program::run_block`].
+    /// Same as [`Program::run_block`].
     pub(super) unsafe fn run_on_tile(&self, instruction: &Instruction, tile: &Tile) {
-        // SAFETY: addresses are those of the tile's elements; functions were chosen for the slots' dtypes and
-        // the machine's level.
+        // SAFETY: the addresses are those of the tile's elements; the functions were chosen for the slots'
+        // dtypes and the machine's instruction set.
         unsafe {
             match instruction {
                 Instruction::Map { op: _, function, operands, target } => {
@@ -74,7 +74,7 @@ impl Task<'_> {
                     for row in 0..tile.rows {
                         let numbers = to.start.add(row * to.row_stride).cast_mut().cast::<i32>();
                         let numbers = std::slice::from_raw_parts_mut(numbers, tile.columns);
-                        // Columns that an i32 cannot count are numbered by no kernel.
+                        // No kernel numbers columns beyond the range of i32.
                         let first = i32::try_from(tile.column).unwrap_or(i32::MAX);
                         numbers.iter_mut().zip(first..).for_each(|(number, column)| *number = column);
                     }
@@ -112,34 +112,34 @@ impl Task<'_> {
         }
     }
 
-    /// Reduces one column whose elements, of four bytes, lie apart as if they were side by side.
+    /// Reduces a strided column of 4-byte elements with a loop over contiguous elements.
     ///
     /// # Safety
-    /// As [`ReduceFn`], with a running result for the column.
+    /// Same as [`ReduceFn`]; there must be a running result for the column.
     unsafe fn reduce_strided(&self, reduce: ReduceFn, rows: usize, from: &Operand, running: *mut u8) {
         let mut elements = [0_u32; 256];
         for first in (0..rows).step_by(elements.len()) {
             let count = elements.len().min(rows - first);
             for (row, element) in (first..).zip(&mut elements[..count]) {
-                // SAFETY: the caller's promise; `row < rows`.
+                // SAFETY: as promised by the caller; `row < rows`.
                 *element = unsafe { from.start.add(row * from.row_stride).cast::<u32>().read_unaligned() };
             }
             let side_by_side = Operand { start: elements.as_ptr().cast(), row_stride: 4, repeated: false };
-            // SAFETY: as above; the elements were just read.
+            // SAFETY: as above; the elements have been initialised.
             unsafe { reduce(1, count, &side_by_side, running) };
         }
     }
 
-    /// Returns whether the rows of all operands follow each other without gaps, so that a tile's rows can
-    /// be processed as one. Turns operands that repeat one element per row into columns if there is one
-    /// column.
+    /// Returns `true` if the rows of all operands follow each other without gaps, so that the rows of a tile
+    /// can be processed as one. If there is only one column, converts operands that repeat one element per
+    /// row to columns.
     fn flatten(&self, slots: &[Slot; OPERANDS], from: &mut [Operand; OPERANDS], columns: usize) -> bool {
         for (&slot, operand) in slots.iter().zip(from) {
             if slot == NONE || (operand.repeated && operand.row_stride == 0) {
                 continue;
             }
             if operand.repeated && columns == 1 {
-                // One element a row, and one column: a column.
+                // With a single column, one element per row is a column.
                 operand.repeated = false;
             }
             let bytes = self.memory.addresses[slot as usize].bytes;
@@ -150,10 +150,10 @@ impl Task<'_> {
         true
     }
 
-    /// Runs an instruction on row-level slots, or on uniform ones.
+    /// Runs an instruction on row-level or uniform slots.
     ///
     /// # Safety
-    /// As [`Program::run_block`].
+    /// Same as [`Program::run_block`].
     pub(super) unsafe fn run_on_rows(&self, instruction: &Instruction, tile: &Tile) {
         // SAFETY: as in `run_on_tile`.
         unsafe {
@@ -199,11 +199,11 @@ impl Task<'_> {
     }
 
     /// # Safety
-    /// As [`Program::run_block`].
+    /// Same as [`Program::run_block`].
     unsafe fn gather(&self, gather: &Gather, tile: &Tile) {
         let to = self.memory.addresses[gather.target as usize];
         let base = self.reads[gather.read];
-        // SAFETY: the positions are those of the tile; the register has as many elements.
+        // SAFETY: the positions are those of the tile; the register has room for its elements.
         unsafe {
             if tile.columns == tile.body_columns {
                 self.program.sources[gather.number].copy(
@@ -227,7 +227,7 @@ impl Task<'_> {
     }
 
     /// # Safety
-    /// As [`Program::run_block`].
+    /// Same as [`Program::run_block`].
     unsafe fn scatter(&self, scatter: &Scatter, tile: &Tile) {
         let bytes = self.memory.addresses[scatter.operand as usize].bytes;
         let from = self.on_tile(scatter.operand, tile);
@@ -243,7 +243,7 @@ impl Task<'_> {
     }
 
     /// # Safety
-    /// The operand has the tile's elements, or, with `on_rows`, those of its rows.
+    /// The operand must have the elements of the tile or, with `on_rows`, of the tile's rows.
     unsafe fn check(&self, check: &Check, operand: Operand, tile: &Tile, on_rows: bool) {
         let (rows, columns) = if on_rows { (1, tile.rows) } else { (tile.rows, tile.columns) };
         for row in 0..rows {
@@ -264,17 +264,17 @@ impl Task<'_> {
     }
 }
 
-/// Returns the operands of a function. (`array::map` would be a call.)
+/// Returns the operands of a function. (`array::map` would not be inlined.)
 #[inline(always)]
 fn operands_of(slots: &[Slot; OPERANDS], operand: impl Fn(Slot) -> Operand) -> [Operand; OPERANDS] {
     let get = |slot: Slot| if slot == NONE { Operand::none() } else { operand(slot) };
     [get(slots[0]), get(slots[1]), get(slots[2])]
 }
 
-/// Copies a row of elements to their places.
+/// Writes a row of elements to their places.
 ///
 /// # Safety
-/// `from` has `count` elements of this size; the places are those of the result at `to`.
+/// `from` must have `count` elements of this size; the places must lie in the result at `to`.
 unsafe fn scatter_row(
     places: &Places,
     from: *const u8,
@@ -285,7 +285,7 @@ unsafe fn scatter_row(
 ) {
     places.stretches(start, start + count, |position, place, stride, count| {
         for i in 0..count {
-            // SAFETY: the caller's promise; elements have 1, 2 or 4 bytes.
+            // SAFETY: as promised by the caller; elements have 1, 2 or 4 bytes.
             unsafe {
                 let from = from.add((position - start + i) * bytes);
                 let to = to.add((place + i * stride) * bytes);

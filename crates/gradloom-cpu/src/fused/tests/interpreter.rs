@@ -1,8 +1,8 @@
 //! Evaluates a body one element at a time.
 //!
-//! Elements are kept as float64, which holds every dtype's. Functions of f32 are rounded after every node, as
-//! the kernels do; sums and products of f32 are taken in float64, so tests keep them exact or allow for
-//! rounding.
+//! Elements are stored as f64, which can represent those of all dtypes used here. Functions of f32 are
+//! rounded after every node, as in the kernels. Sums and products of f32 are computed in f64, so tests keep
+//! them exact or allow for rounding.
 
 use crate::InstructionSet;
 use crate::elementwise::functions::function;
@@ -13,7 +13,7 @@ use gradloom_codegen::cpu::loops::bits;
 use gradloom_core::ir::{DType, Number, ReduceOp};
 use gradloom_core::kernel::{Body, Level, Node, NodeKind, Store};
 
-/// Returns the results, in row-major order; `reads` are the operands in row-major order.
+/// Returns the results in row-major order; `reads` are the operands in row-major order.
 pub(super) fn interpret(body: &Body, reads: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let mut values: Vec<Vec<f64>> = Vec::new();
     for node in &body.nodes {
@@ -38,8 +38,8 @@ pub(super) fn interpret(body: &Body, reads: &[Vec<f64>]) -> Vec<Vec<f64>> {
     stores.iter().map(result).collect()
 }
 
-/// Returns the index of the element, in a value of level `of`, that belongs to element `i` of a value of
-/// level `level`.
+/// Returns the index of the element of a value of level `of` that belongs to element `i` of a value of level
+/// `level`.
 fn place(body: &Body, i: usize, level: Level, of: Level) -> usize {
     match (level, of) {
         (_, Level::Uniform) => 0,
@@ -91,13 +91,13 @@ fn element(body: &Body, node: &Node, values: &[Vec<f64>], reads: &[Vec<f64>], i:
     }
 }
 
-/// Keeps what an element of the dtype can hold.
+/// Rounds a value to the precision of the dtype.
 fn round(dtype: DType, value: f64) -> f64 {
     if dtype == DType::F32 { f64::from(value as f32) } else { value }
 }
 
-/// Computes an elementwise op on one element with the op's own loop, so that the fused kernel has the same
-/// bits.
+/// Computes an elementwise op on one element with the op's own loop, so that the bits match those of the
+/// fused kernel.
 fn one(op: MapOp, dtype: DType, operands: &[f64]) -> f64 {
     let elements: Vec<u32> = operands.iter().map(|&x| bits(Number::of(dtype, x), dtype)).collect();
     let mut all = [Operand::none(); OPERANDS];
@@ -106,7 +106,7 @@ fn one(op: MapOp, dtype: DType, operands: &[f64]) -> f64 {
     }
     let mut result = 0u32;
     let target = ResultRows { start: std::ptr::from_mut(&mut result).cast(), row_stride: 0 };
-    // SAFETY: one element of the dtype can be read of each operand, and written; any machine has the level.
+    // SAFETY: each operand and the result have one element of its dtype; every machine supports the baseline.
     unsafe { function(op, InstructionSet::Baseline)(1, 1, &all, target) };
     match dtype {
         DType::F32 => f64::from(f32::from_bits(result)),

@@ -1,4 +1,4 @@
-//! Bodies that real programs have, against float64, and the corners that random bodies rarely meet.
+//! Bodies of real programs, compared with f64 results, and corner cases that random bodies rarely cover.
 
 use super::{job, run};
 use crate::fused::native::Native;
@@ -8,7 +8,7 @@ use crate::{InstructionSet, Loops};
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, Number, ReduceOp, Shape, UnaryOp};
 use gradloom_core::kernel::{Body, Layout, Level, Node, NodeId, NodeKind, Store};
 
-/// Builds a body node by node.
+/// A body that is built node by node.
 struct Builder(Body);
 
 impl Builder {
@@ -58,7 +58,7 @@ fn dense(shape: &[usize]) -> (DType, Layout, Option<usize>) {
     (DType::F32, Layout::contiguous(&shape.into()), None)
 }
 
-/// (x - mean) · rsqrt(variance + 1e-5) · scale + shift, with the mean and the factor of each row.
+/// Builds (x - mean) · rsqrt(variance + 1e-5) · scale + shift, with the mean and the factor of each row.
 fn layer_norm(rows: usize, columns: usize) -> Body {
     let mut b = Builder::new(rows, columns);
     let x = b.load(0, DType::F32, Level::Element);
@@ -109,15 +109,15 @@ fn layer_norm_of_short_and_long_rows() {
             run(&body, &job(&body, reads, vec![dense(&[rows, columns]), dense(&[rows]), dense(&[rows])]))
                 .unwrap();
         for (got, expected) in got.iter().zip(&expected) {
-            // Sums of numbers of both signs cancel: compare with the size of what was added.
+            // Sums of numbers of both signs cancel, so the error is compared with the size of the terms.
             let lift = |values: &[f64]| values.iter().map(|v| v + 20.0).collect::<Vec<_>>();
             assert_close(&format!("{rows} x {columns}"), &lift(got), &lift(expected), 1e-6);
         }
     }
 }
 
-/// Returns a body that computes the losses of rows of logits against labels, and the softmax less one at
-/// the label.
+/// Builds the cross-entropy loss of each row of logits against its label, and the softmax minus one at the
+/// label.
 fn cross_entropy(rows: usize, columns: usize) -> Body {
     let mut b = Builder::new(rows, columns);
     let x = b.load(0, DType::F32, Level::Element);
@@ -130,7 +130,7 @@ fn cross_entropy(rows: usize, columns: usize) -> Body {
     let probability = b.binary(BinaryOp::Div, exponential, sum);
     let (zero, one) = (b.number(0.0), b.number(1.0));
     let less = b.binary(BinaryOp::Sub, probability, one);
-    // As fusion leaves it: each gradient rule compares anew.
+    // Each gradient rule adds its own comparison, and the fusion pass keeps them all.
     let mut select = |chosen, others| {
         let column = b.node(NodeKind::Column, DType::I32, Level::Element);
         let hit = b.node(NodeKind::Compare(CompareOp::Eq, [column, label]), DType::Bool, Level::Element);
@@ -149,7 +149,7 @@ fn cross_entropy_of_short_and_long_rows_and_of_labels_out_of_range() {
     let mut random = Random(6);
     for (rows, columns) in [(40, 70), (9, 1), (30, 256), (5, 9000), (3, 50_257)] {
         let x = floats(&mut random, &[rows, columns]);
-        // The last row's label is no column, and picks nothing.
+        // The last row's label is not a column, and selects nothing.
         let label = |row: usize| if row + 1 == rows { usize::MAX } else { 7919 * row % columns };
         let labels = Tensor::of_bits(DType::I32, &[rows][..], (0..rows).map(|row| label(row) as u32));
         let mut expected = [Vec::new(), Vec::new()];
@@ -163,7 +163,7 @@ fn cross_entropy_of_short_and_long_rows_and_of_labels_out_of_range() {
         let body = cross_entropy(rows, columns);
         let got =
             run(&body, &job(&body, vec![x, labels], vec![dense(&[rows]), dense(&[rows, columns])])).unwrap();
-        // Losses near 0 are differences: compare with the size of what was subtracted.
+        // Losses near 0 are differences, so the error is compared with the size of the operands.
         let lift = |values: &[f64]| values.iter().map(|v| v + 2.0).collect::<Vec<_>>();
         for (got, expected) in got.iter().zip(&expected) {
             assert_close(&format!("{rows} x {columns}"), &lift(got), &lift(expected), 3e-6);
@@ -293,7 +293,8 @@ fn not_a_number_stays_in_its_row_and_column() {
     }
 }
 
-/// Returns for each pass of a body the instructions that stay interpreted, if there is machine code.
+/// Returns the instructions of each pass of a body that remain interpreted, or `None` if there is no machine
+/// code.
 fn interpreted(body: &Body, reads: Vec<Tensor>, shapes: &[&[usize]]) -> Option<Vec<Vec<usize>>> {
     let job = job(body, reads, shapes.iter().map(|shape| dense(shape)).collect());
     let program = Program::new(body, &job.launch(), InstructionSet::detect(), Loops::Native);
@@ -315,7 +316,7 @@ fn normalisations_run_as_machine_code_and_sines_do_not() {
     let of_sine = interpreted(&b.0, vec![x()], &[&[20, 768]]);
     if InstructionSet::detect() == InstructionSet::Avx512 {
         assert_eq!(of_norm, Some(vec![Vec::new(); 3]));
-        // The second of three: the square before it and the sum after it are compiled.
+        // Only the second of three is interpreted: the square before it and the sum after it are compiled.
         assert_eq!(of_sine, Some(vec![vec![1]]));
     }
 }

@@ -1,5 +1,5 @@
-//! Random bodies. What is summed or multiplied is made of small whole numbers first, so that any order gives
-//! the same bits and results can be compared exactly.
+//! Random bodies. Operands of sums and products are first converted to small integers, so that any order
+//! computes the same bits and results can be compared exactly.
 
 use super::interpreter::interpret;
 use super::{job, run};
@@ -52,7 +52,7 @@ impl Generator<'_> {
         NodeId(self.body.nodes.len() as u32 - 1)
     }
 
-    /// Returns a node of a dtype; a new one if there is none.
+    /// Returns a node of a dtype, existing or new.
     fn any(&mut self, dtype: DType) -> NodeId {
         let known: Vec<NodeId> = (0..self.body.nodes.len())
             .filter(|&i| self.body.nodes[i].dtype == dtype)
@@ -66,7 +66,7 @@ impl Generator<'_> {
             let level = self.pick(&[Level::Uniform, Level::Row, Level::Element, Level::Element]);
             return self.load(level, dtype);
         }
-        // Recent ones, so that chains grow.
+        // Prefer recent nodes, so that chains grow.
         let recent = known.len().saturating_sub(4);
         if self.random.below(2) == 0 { self.pick(&known[recent..]) } else { self.pick(&known) }
     }
@@ -174,7 +174,7 @@ impl Generator<'_> {
         let levels: Vec<Level> = LEVELS.into_iter().filter(|&level| level >= of).collect();
         let level = if self.random.below(3) == 0 { self.pick(&levels) } else { of };
         self.body.stores.push(Store::Value { node, level, write });
-        // In place of an operand of the same level, size and distinct elements.
+        // The result may overwrite an operand of the same level and size whose elements are distinct.
         let bytes = dtype.bytes();
         let fits = |generator: &Self, read: usize| {
             let tensor = &generator.reads[read];
@@ -244,7 +244,7 @@ fn check(seed: u64, rows: usize, columns: usize, nodes: usize) {
                 );
             }
         }
-        // Random indices are now and then negative.
+        // Random indices are sometimes negative.
         Err(trap) => assert!(negative_index && trap.message.contains("out of range"), "{}", trap.message),
     }
 }
