@@ -1,7 +1,7 @@
-//! Users' ops: passes typed slices to their host function.
+//! User-defined ops: passes typed slices to their host functions.
 //!
-//! In: contiguous operands. Out: what [`CustomOp::run_on_host`] writes.
-//! Always holds: no result shares bytes with an operand.
+//! In: contiguous operands. Out: the results that [`CustomOp::run_on_host`] writes.
+//! Always holds: no result aliases an operand.
 
 use super::kernel::{Call, Prepared, Trap};
 use gradloom_core::ir::{CustomOp, DType};
@@ -9,10 +9,10 @@ use gradloom_core::kernel::{Access, Launch};
 use gradloom_device::host::run_on_host;
 use std::sync::Arc;
 
-/// Prepares `Custom`.
+/// Returns a kernel for a `Custom`.
 ///
 /// # Panics
-/// When lowering left an operand that is not contiguous, or a result in the place of an operand.
+/// Panics if lowering left an operand that is not contiguous, or a result that may alias an operand.
 pub(super) fn prepare(launch: &Launch, op: Arc<dyn CustomOp>) -> Box<dyn Prepared> {
     for access in launch.reads.iter().chain(&launch.writes) {
         assert!(
@@ -39,7 +39,7 @@ pub(super) fn prepare(launch: &Launch, op: Arc<dyn CustomOp>) -> Box<dyn Prepare
     })
 }
 
-/// Contiguous elements of a buffer.
+/// A range of contiguous elements of a buffer.
 struct Window {
     dtype: DType,
     offset: usize,
@@ -58,9 +58,9 @@ impl Prepared for Custom {
             |(i, w): (usize, &Window)| (w.dtype, call.read::<u8>(i, w.offset * w.dtype.bytes()), w.elements);
         let write =
             |(i, w): (usize, &Window)| (w.dtype, call.write::<u8>(i, w.offset * w.dtype.bytes()), w.elements);
-        // SAFETY: the launch's windows lie in the call's buffers, which are aligned to their elements; as
-        // `prepare` made sure, results overlap nothing; a program fills its memory once when it is loaded, so
-        // the elements are initialised.
+        // SAFETY: the launch's windows lie in the call's buffers, which are aligned for their elements;
+        // `prepare` checked that no result aliases an operand; a program fills its memory when it is loaded,
+        // so the elements are initialised.
         let done = unsafe {
             run_on_host(
                 &*self.op,
@@ -79,7 +79,7 @@ mod tests {
     use gradloom_core::ir::{OpKind, Shape, Slice, SliceMut, Type, TypeError};
     use gradloom_core::reference::HostTensor;
 
-    /// `a` where the bool is true, else the integer; fails on a negative integer.
+    /// Selects `a` where the bool is true and the integer elsewhere; fails on a negative integer.
     #[derive(Debug)]
     struct Choose;
 

@@ -6,16 +6,17 @@ use gradloom_core::fuse::Fusion;
 use gradloom_device::Device;
 use gradloom_device::host::InstructionSet;
 
-/// The way in which fused loops run. Both ways give the same bits.
+/// Execution mode of fused loops. Both modes compute the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Loops {
-    /// As machine code of their own, where this machine and its system allow that; otherwise interpreted.
+    /// Compiled, if this machine and its system support that; otherwise interpreted.
     Native,
-    /// Instruction by instruction, each a loop over a tile.
+    /// Interpreted one instruction at a time, each as a loop over a tile.
     Interpreted,
 }
 
-/// Returns whether fused loops become code of their own on such a machine: machine code, or WebAssembly.
+/// Returns `true` if fused loops are compiled, to machine code or WebAssembly, on a machine with this
+/// instruction set.
 pub fn compiles_loops(level: InstructionSet) -> bool {
     level == InstructionSet::Avx512 || cfg!(target_arch = "wasm32")
 }
@@ -30,27 +31,27 @@ pub fn compiles_loops(level: InstructionSet) -> bool {
 /// # Ok::<(), gradloom_core::error::Error>(())
 /// ```
 pub trait CpuDevice: Sized {
-    /// The CPU, with a thread for each core that the process may use.
+    /// Creates a CPU device with one thread per core available to the process.
     fn cpu() -> Self;
 
-    /// The CPU with a given number of threads, at least 1. Results do not depend on it.
+    /// Creates a CPU device with `threads` threads. Results do not depend on the number of threads.
     ///
     /// # Errors
-    /// When `threads` is 0 or larger than 1,024.
+    /// Returns an error if `threads` is 0 or greater than 1,024.
     fn cpu_with_threads(threads: usize) -> Result<Self>;
 
-    /// The CPU with a given number of threads and, with [`Fusion::Off`], a kernel for each op: slow, to
-    /// compare with.
+    /// Creates a CPU device with `threads` threads. [`Fusion::Off`] gives each op its own kernel, which is
+    /// slow but useful for comparison.
     ///
     /// # Errors
-    /// As [`CpuDevice::cpu_with_threads`].
+    /// Same as [`CpuDevice::cpu_with_threads`].
     fn cpu_with_fusion(threads: usize, fusion: Fusion) -> Result<Self>;
 
-    /// The CPU with a given number of threads and, with [`Loops::Interpreted`], no machine code of its own:
-    /// the same results, slower.
+    /// Creates a CPU device with `threads` threads. With [`Loops::Interpreted`], fused loops are not
+    /// compiled; results are the same, but slower to compute.
     ///
     /// # Errors
-    /// As [`CpuDevice::cpu_with_threads`].
+    /// Same as [`CpuDevice::cpu_with_threads`].
     fn cpu_with_loops(threads: usize, loops: Loops) -> Result<Self>;
 }
 

@@ -1,9 +1,9 @@
-//! Reads and writes at positions that are data: rows by number, and windows by their start.
+//! Reads and writes at positions that are data: rows selected by index, and windows by their start.
 //!
-//! In: launches of `Gather`, `Scatter`, `DynamicSlice` and `DynamicUpdateSlice`, with operands in any
-//! strided layouts. Out: kernels. Always holds: every index is checked before anything is written, so a
-//! [`Trap`] leaves an operand that the result overwrites as it was; the message names the first index that is
-//! out of range, its position and the range.
+//! In: launches of `Gather`, `Scatter`, `DynamicSlice` and `DynamicUpdateSlice`, with operands in any strided
+//! layouts. Out: kernels. Always holds: every index is checked before anything is written (except those of a
+//! `Distinct` scatter, which drops updates out of range), so a [`Trap`] leaves an operand that the result
+//! overwrites unchanged. Its message contains the first index out of range, its position and the range.
 
 mod gather;
 mod indices;

@@ -1,23 +1,24 @@
 //! The interface between CPU kernels and the program that runs them.
 //!
-//! In: a launch, turned into a [`Prepared`] kernel when the program is loaded. Out: a kernel that needs only
-//! the base addresses of the buffers ([`Call`]), so that a step allocates nothing and decides nothing. Always
-//! holds: every element of a contiguous write is written, unless the run returns a [`Trap`].
+//! In: a launch, converted to a [`Prepared`] kernel when the program is loaded. Out: a kernel that requires
+//! only the base addresses of the buffers ([`Call`]), so that a step neither allocates nor makes decisions.
+//! Always holds: every element of a contiguous write is written, unless the run returns a [`Trap`].
 
 use super::Pool;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A launch, prepared: loop nests and function variants are chosen; only base addresses are missing.
+/// A prepared launch: loop nests and function variants have been chosen, and only base addresses are missing.
 pub trait Prepared: Send + Sync {
     /// Computes the writes from the reads.
     ///
     /// # Errors
-    /// A [`Trap`] when the operands' values forbid a result; the writes are then unspecified.
+    /// Returns a [`Trap`] if there is no result for the operands' values; the contents of the writes are then
+    /// unspecified.
     fn run(&self, call: &Call<'_>) -> Result<(), Trap>;
 
-    /// Returns the tasks that the kernel consists of, where they may run beside those of other kernels. A
-    /// kernel that can trap has none.
+    /// Returns the kernel's tasks, if they may run concurrently with those of other kernels. A kernel that
+    /// can trap returns `None`.
     fn tasks(&self) -> Option<&dyn Tasks> {
         None
     }
@@ -26,57 +27,58 @@ pub trait Prepared: Send + Sync {
 /// Number of phases of [`Tasks`].
 pub(super) const PHASES: usize = 2;
 
-/// A kernel in pieces: all tasks of phase 0, in any order and at the same time, then all of phase 1. How many
-/// there are depends on the launch alone.
+/// A kernel divided into tasks. Those of phase 0 run in any order and concurrently; those of phase 1 run
+/// after all of them. The number of tasks depends on the launch alone.
 pub trait Tasks: Send + Sync {
-    /// Returns the number of tasks of a phase; may be 0.
+    /// Returns the number of tasks of a phase, which may be 0.
     fn count(&self, phase: usize) -> usize;
 
-    /// Returns the rough cost of a task of a phase, in nanoseconds on one core: small tasks are run several
-    /// at a time.
+    /// Returns the approximate cost of a task of a phase, in nanoseconds on one core. Small tasks are run in
+    /// groups.
     fn cost(&self, phase: usize) -> usize;
 
-    /// Runs a task.
+    /// Runs a task of a phase.
     ///
     /// # Safety
-    /// The addresses are those of the launch; each task runs once, after all tasks of the phases before have
-    /// ended.
+    /// The addresses must be those of the launch. Each task must run only once, after all tasks of earlier
+    /// phases have ended.
     unsafe fn run_task(&self, call: &Call<'_>, phase: usize, index: usize);
 }
 
 /// Runs all tasks of a kernel.
 ///
 /// # Safety
-/// The addresses are those of the launch.
+/// The addresses must be those of the launch.
 pub(super) unsafe fn run_tasks(tasks: &dyn Tasks, call: &Call<'_>) {
     for phase in 0..PHASES {
-        // SAFETY: each task runs once, and a run of the pool ends when all of its tasks have.
+        // SAFETY: each task runs once, and a run of the pool ends when all its tasks have ended.
         call.pool.run(tasks.count(phase), &|index| unsafe { tasks.run_task(call, phase, index) });
     }
 }
 
 /// Addresses for one run of a [`Prepared`] kernel.
 ///
-/// The addresses are those of the buffers; the kernel adds the offsets of the launch's layouts.
+/// The addresses are the starts of the buffers; the kernel adds the offsets of the launch's layouts.
 pub struct Call<'a> {
-    /// Threads to run on.
+    /// Thread pool to run on.
     pub pool: &'a Pool,
-    /// Buffer of each read, aligned to its elements, with at least `layout.end()` of them.
+    /// Buffers of the reads, each aligned for its elements and with at least `layout.end()` of them.
     pub reads: &'a [*const u8],
-    /// Buffer of each write, likewise. Overlaps a read's window only where the launch says that it may.
+    /// Buffers of the writes, with the same alignment and size. A write overlaps a read's window only if the
+    /// launch allows it.
     pub writes: &'a [*mut u8],
     /// `launch.workspace` bytes, aligned like every buffer.
     pub scratch: *mut u8,
 }
 
-// SAFETY: a call only carries addresses. Code that dereferences one (in an `unsafe` block of a kernel) shows
-// that the tasks of the run touch disjoint elements of the writes.
+// SAFETY: a call only contains addresses. Kernel code that dereferences one does so in an `unsafe` block,
+// which must justify that the tasks of a run access disjoint elements of the writes.
 unsafe impl Sync for Call<'_> {}
 
 impl Call<'_> {
     /// Returns the address of element `offset` of a read's buffer.
     ///
-    /// The pointer is computed without a bounds check; dereferencing it is up to the kernel.
+    /// The address is computed without a bounds check; the kernel is responsible for dereferencing it safely.
     #[inline]
     pub fn read<T>(&self, read: usize, offset: usize) -> *const T {
         self.reads[read].cast::<T>().wrapping_add(offset)
@@ -95,16 +97,16 @@ impl Call<'_> {
     }
 }
 
-/// Reason why a kernel has no result: an index out of range, an integer division by zero, a user's op that
-/// failed.
+/// Reason why a kernel has no result, such as an index out of range, an integer division by zero or an error
+/// of a user-defined op.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trap {
-    /// A description of the trap, with the offending number and its position.
+    /// Description of the trap, which includes the offending number and its position.
     pub message: String,
 }
 
 impl Trap {
-    /// Creates a trap with this message.
+    /// Creates a trap with the given message.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into() }
     }
@@ -118,8 +120,8 @@ impl fmt::Display for Trap {
 
 impl std::error::Error for Trap {}
 
-/// The least position at which the tasks of a run met a fault, so that the message does not depend on which
-/// thread came first.
+/// The smallest position at which the tasks of a run found a fault, so that the message does not depend on
+/// which thread came first.
 #[derive(Debug)]
 pub struct FirstFault(AtomicUsize);
 
@@ -135,12 +137,12 @@ impl FirstFault {
         Self(AtomicUsize::new(usize::MAX))
     }
 
-    /// Notes a fault at a row-major position.
+    /// Records a fault at a row-major position.
     pub fn record(&self, position: usize) {
         self.0.fetch_min(position, Ordering::Relaxed);
     }
 
-    /// Returns the least position that was noted, once the run has ended.
+    /// Returns the smallest recorded position, after the run has ended.
     pub fn get(&self) -> Option<usize> {
         let position = self.0.load(Ordering::Relaxed);
         (position != usize::MAX).then_some(position)

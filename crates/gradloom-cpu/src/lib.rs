@@ -1,8 +1,8 @@
 //! The CPU backend: kernels over strided windows of buffers, and the threads that run them.
 //!
 //! In: a [`Launch`](gradloom_core::kernel::Launch), then, for every run, base addresses of its buffers. Out:
-//! its writes, filled, or a [`Trap`]. Always holds: work is split by shape alone, so the bits of a result do
-//! not depend on the number of threads. Elementwise kernels and reductions round after every operation, so
+//! its writes, filled, or a [`Trap`]. Always holds: work is divided by shape alone, so the bits of a result
+//! do not depend on the number of threads. Elementwise kernels and reductions round after every operation, so
 //! their bits do not depend on the instruction set either; those of products and attention do.
 
 mod attention;
@@ -10,8 +10,8 @@ mod custom;
 mod device;
 mod dot;
 mod elementwise;
-// No number is cut off silently: what indexes, sizes and addresses are made of is converted with checks, and
-// each exception gives its reason.
+// No number is truncated silently: conversions of indices, sizes and addresses are checked, and each
+// exception gives its reason.
 #[cfg_attr(
     not(test),
     deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
@@ -44,7 +44,7 @@ use gradloom_device::multiversion;
 pub use kernel::{Call, FirstFault, Prepared, Tasks, Trap};
 pub use prepare::{prepare, prepare_with};
 
-/// Returns the machine that this runs on.
+/// Returns a description of the machine that this process runs on.
 pub fn describe() -> Machine {
     Machine::detect()
 }

@@ -1,4 +1,4 @@
-//! The loop that computes each elementwise op, made of the table of [`gradloom_codegen::cpu::functions`].
+//! The loop of each elementwise op, generated from the table of [`gradloom_codegen::cpu::functions`].
 //!
 //! In: an elementwise op, its operand's dtype and an instruction set. Out: a [`MapFn`].
 
@@ -19,10 +19,10 @@ use gradloom_core::ir::{BinaryOp, CompareOp, UnaryOp};
 /// Returns the loop that computes an op.
 ///
 /// # Panics
-/// For an op on a dtype that shape inference refuses, and for a pair that is none.
+/// Panics if shape inference rejects the op on its dtype, or if there is no loop for the pair.
 pub(crate) fn function(op: MapOp, level: InstructionSet) -> MapFn {
     match op {
-        // How loops copy.
+        // Fused loops copy elements with `Detach`.
         MapOp::Unary(UnaryOp::Detach, dtype @ (F16 | BF16 | U8)) => cast(dtype, dtype, level),
         MapOp::Unary(op, dtype) => unary(op, dtype, level),
         MapOp::Binary(op, dtype) => binary(op, dtype, level),
@@ -35,7 +35,7 @@ pub(crate) fn function(op: MapOp, level: InstructionSet) -> MapFn {
     }
 }
 
-/// A loop for a function that is written in place: `function!(level, (a: f32) -> f32 { -a })`.
+/// Creates the loop of a function written inline: `function!(level, (a: f32) -> f32 { -a })`.
 macro_rules! function {
     ($level:expr, ($a:ident: $A:ty) -> $R:ty { $($body:tt)* }) => {{
         struct Function;
@@ -72,7 +72,7 @@ macro_rules! function {
     }};
 }
 
-/// The loop of a row of the table.
+/// Creates the loop of one row of the table.
 macro_rules! row_loop {
     ($level:expr, lanes ($l:ident, $a:ident) $body:tt) => {
         function!($level, ($a: u32) -> u32 { let $l = &mut Scalar; $body })
@@ -92,7 +92,7 @@ macro_rules! row_loop {
     ($level:expr, scalar ($a:ident: $T:ty, $b:ident: $U:ty) $body:tt) => {
         function!($level, ($a: $T, $b: $U) -> $T { $body })
     };
-    // Vectorises below `math::LARGE_ANGLE`, and takes a scalar function beyond.
+    // Vectorised below `math::LARGE_ANGLE`; larger angles use a scalar function.
     ($level:expr, angle ($function:path, $scalar:path) {}) => {{
         struct Function;
         impl Map1 for Function {
@@ -133,13 +133,13 @@ macro_rules! loops {
 }
 cpu_functions!(loops);
 
-/// An op on a dtype that `UnaryOp::accepts` and its kin refuse cannot come out of shape inference.
+/// Panics because of an op on a dtype that shape inference must reject.
 fn refused(op: &str, dtype: DType) -> ! {
     panic!("gradloom launched {op} on {dtype} elements; please report this")
 }
 
-/// Returns the loop of two functions of f32, one after the other: `(a first b) second c`, or, `reversed`,
-/// `c second (a first b)`. None for functions that are not worth it. Each of the two is rounded.
+/// Returns the loop of two f32 functions in sequence: `(a first b) second c` or, if `reversed`,
+/// `c second (a first b)`. Both results are rounded. Returns `None` if the pair is not worth fusing.
 pub(crate) fn pair(
     first: BinaryOp,
     second: BinaryOp,
@@ -203,14 +203,15 @@ pub(crate) fn select(dtype: DType, level: InstructionSet) -> MapFn {
     }
 }
 
-/// Returns the loop of a conversion: floats round towards zero and saturate (NaN gives 0), integers wrap.
+/// Returns the loop of a conversion. Floats converted to integers round towards zero and saturate, and NaN
+/// becomes 0; integers wrap.
 pub(crate) fn cast(from: DType, to: DType, level: InstructionSet) -> MapFn {
     match (from, to) {
         (F32, F32) | (I32 | U32, I32 | U32) => function!(level, (a: u32) -> u32 { a }),
-        // As `a as i32` does; that compiles to a scalar conversion of each element.
+        // Equivalent to `a as i32`, which compiles to a scalar conversion of each element.
         (F32, I32) => function!(level, (a: f32) -> i32 {
             let (low, high) = (-2_147_483_648.0, 2_147_483_648.0);
-            // SAFETY: the number is finite and in range. NaN is in no range, and becomes 0.
+            // SAFETY: the number is finite and in range; NaN fails both comparisons and is replaced by 0.
             let inside = unsafe { (if a >= low && a < high { a } else { 0.0 }).to_int_unchecked::<i32>() };
             let above = if a >= high { i32::MAX } else { inside };
             if a < low { i32::MIN } else { above }

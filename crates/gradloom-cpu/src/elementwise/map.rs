@@ -1,9 +1,9 @@
-//! Loops over contiguous elements, for any function of one, two or three of them.
+//! Loops over contiguous elements, for any function of one, two or three elements.
 //!
 //! In: a type that implements [`Map1`], [`Map2`] or [`Map3`]. Out: a [`MapFn`], compiled for an instruction
 //! set. Always holds: elements are read before the result at their position is written, so a result may
-//! overwrite an operand; there is no scalar remainder loop: the last elements of a row are padded to a whole
-//! chunk, and so cost what a chunk costs.
+//! overwrite an operand. There is no scalar remainder loop: the last elements of a row are padded to a whole
+//! chunk, and cost as much as one.
 
 use crate::multiversion;
 use gradloom_codegen::cpu::loops::OPERANDS;
@@ -12,16 +12,16 @@ use std::mem::MaybeUninit;
 /// Location of an operand's elements: rows of contiguous elements, or of one repeated element.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operand {
-    /// First element of the first row.
+    /// Address of the first element of the first row.
     pub(crate) start: *const u8,
-    /// Bytes from the start of a row to the next.
+    /// Stride between rows, in bytes.
     pub(crate) row_stride: usize,
-    /// True if a row has one element, which stands for all.
+    /// True if a row has a single element, which is used for every column.
     pub(crate) repeated: bool,
 }
 
 impl Operand {
-    /// Returns an operand of one row.
+    /// Returns an operand of a single row of contiguous elements.
     pub(crate) fn row(start: *const u8) -> Self {
         Self { start, row_stride: 0, repeated: false }
     }
@@ -29,57 +29,57 @@ impl Operand {
     /// Returns the bits of a 4-byte element.
     ///
     /// # Safety
-    /// The operand has it.
+    /// `row` and `column` must lie within the operand.
     #[inline(always)]
     pub(crate) unsafe fn element(&self, row: usize, column: usize) -> u32 {
         let column = if self.repeated { 0 } else { column };
-        // SAFETY: the caller's promise.
+        // SAFETY: as promised by the caller.
         unsafe { *self.start.add(row * self.row_stride).cast::<u32>().add(column) }
     }
 
-    /// Returns the placeholder for operands that a function does not have.
+    /// Returns a placeholder for an operand that a function does not have.
     pub(crate) fn none() -> Self {
         Self::row(std::ptr::null())
     }
 }
 
-/// The target of results: rows of contiguous elements.
+/// Destination of results: rows of contiguous elements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResultRows {
-    /// First element of the first row.
+    /// Address of the first element of the first row.
     pub(crate) start: *mut u8,
-    /// Bytes from the start of a row to the next.
+    /// Stride between rows, in bytes.
     pub(crate) row_stride: usize,
 }
 
 /// Computes `rows` rows of `columns` results from the corresponding elements of each operand.
 ///
 /// # Safety
-/// The machine has the level that the function was made for. The operands that the function has can be read,
-/// and the results written, at all positions, as elements of its types. A result overlaps no element of an
-/// operand but the one at its own position.
+/// The machine must support the instruction set that the function was compiled for. At all positions, the
+/// function's operands must be readable and its results writable, as elements of the function's types. A
+/// result may overlap an operand only at its own position.
 pub(crate) type MapFn =
     unsafe fn(rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: ResultRows);
 
-/// Elements of a chunk: four vectors of the widest registers, and the least number that a loop is worth
-/// compiling for.
+/// Number of elements of a chunk: four of the widest vectors, and the smallest number for which compiling a
+/// loop is worthwhile.
 const CHUNK: usize = 64;
 
 /// A function of one element.
 ///
-/// `chunk` is a method, here and below, and not a function: the compiler's early inlining, which forgets that
-/// references do not overlap, cannot resolve it.
+/// `chunk` is a method, here and below, rather than a function, because the compiler's early inlining, which
+/// loses the fact that references do not overlap, cannot resolve a method.
 pub(super) trait Map1: 'static {
     type A: Copy + Default;
     type R: Copy;
     /// Computes the result without branches.
     fn apply(a: Self::A) -> Self::R;
-    /// Returns whether [`Map1::apply`] is wrong for this element.
+    /// Returns `true` if [`Map1::apply`] is wrong for this element.
     #[inline(always)]
     fn is_rare(_: Self::A) -> bool {
         false
     }
-    /// Computes the result for a rare element; it may be slow.
+    /// Computes the result for a rare element, possibly slowly.
     fn rare(a: Self::A) -> Self::R {
         Self::apply(a)
     }
@@ -132,7 +132,7 @@ pub(super) trait Map3: 'static {
     }
 }
 
-/// A chunk of elements, at the start of a cache line.
+/// A chunk of elements, aligned to a cache line.
 #[repr(align(64))]
 struct Padded<T>([MaybeUninit<T>; CHUNK]);
 
@@ -143,41 +143,43 @@ impl<T> Padded<T> {
     }
 }
 
-/// The rest of one row of an operand.
+/// The remaining elements of one row of an operand.
 struct RowRest<T> {
-    /// The next chunk.
+    /// Address of the next chunk.
     next: *const T,
-    /// Elements from a chunk to the next: none for an operand whose only element fills the chunk's buffer.
+    /// Number of elements from one chunk to the next; 0 for an operand whose only element fills the chunk's
+    /// buffer.
     step: usize,
-    /// True if results overwrite the elements.
+    /// True if results overwrite these elements.
     overwritten: bool,
 }
 
 impl<T: Copy + Default> RowRest<T> {
-    /// Returns row `row`, whose results go to `target`.
+    /// Returns the elements of row `row`, whose results are written to `target`.
     ///
     /// # Safety
-    /// The operand has that row. `padded` is a buffer that nothing else touches while the row is read; it is
-    /// a pointer because `next` may point into it, which a new reference to it would forbid to read.
+    /// The operand must have that row. Nothing else may access the buffer `padded` while the row is read. It
+    /// is a pointer because `next` may point into the buffer, and a new reference to the buffer would
+    /// invalidate `next`.
     #[inline(always)]
     unsafe fn new(operand: &Operand, row: usize, target: *const u8, padded: *mut Padded<T>) -> Self {
         let start = operand.start.wrapping_add(row * operand.row_stride);
         if operand.repeated {
-            // SAFETY: the row's one element, and the buffer.
+            // SAFETY: the row has an element, and nothing else accesses the buffer.
             unsafe { (*padded).0 = [MaybeUninit::new(*start.cast::<T>()); CHUNK] };
             return Self { next: padded.cast(), step: 0, overwritten: false };
         }
         Self { next: start.cast(), step: CHUNK, overwritten: start == target }
     }
 
-    /// Returns the next chunk: in its place, or, where results will overwrite it, copied to the buffer.
+    /// Returns the next chunk, in place or, if results will overwrite it, copied to the buffer.
     ///
     /// # Safety
-    /// The row has as many more elements; `padded` is what [`RowRest::new`] was given.
+    /// The row must have a whole chunk left; `padded` must be the pointer that was passed to
+    /// [`RowRest::new`].
     #[inline(always)]
     unsafe fn chunk<'a>(&self, padded: *mut Padded<T>) -> &'a [T; CHUNK] {
-        // SAFETY: the caller's promise. The buffer is not what the operand points to if results overwrite
-        // that.
+        // SAFETY: as promised by the caller; an operand that results overwrite does not point to the buffer.
         unsafe {
             if self.overwritten {
                 (*padded).0 = *self.next.cast::<[MaybeUninit<T>; CHUNK]>();
@@ -190,11 +192,12 @@ impl<T: Copy + Default> RowRest<T> {
     /// Returns the last `left < CHUNK` elements, padded to a whole chunk.
     ///
     /// # Safety
-    /// The row has `left` more elements; `padded` is what [`RowRest::new`] was given.
+    /// The row must have `left` more elements; `padded` must be the pointer that was passed to
+    /// [`RowRest::new`].
     #[inline(always)]
     unsafe fn rest<'a>(&self, left: usize, padded: *mut Padded<T>) -> &'a [T; CHUNK] {
-        // SAFETY: `left < CHUNK`, the buffer is not what a row of neighbours points to, and a repeated
-        // element has filled it.
+        // SAFETY: `left < CHUNK`; a row of contiguous elements does not point to the buffer, and a repeated
+        // element has already filled it.
         unsafe {
             if self.step == CHUNK {
                 (*padded).0 = [MaybeUninit::new(T::default()); CHUNK];
@@ -204,19 +207,19 @@ impl<T: Copy + Default> RowRest<T> {
         }
     }
 
-    /// Goes to the next chunk.
+    /// Advances to the next chunk.
     #[inline(always)]
     fn advance(&mut self) {
         self.next = self.next.wrapping_add(self.step);
     }
 }
 
-/// The body of a [`MapFn`]: chunk by chunk, `$compute` fills the target from the operands' next elements. Its
-/// arguments are references: they tell the compiler that results overlap no operands, without which it gives
-/// up on vectors or takes detours.
+/// The body of a [`MapFn`]: `$compute` fills the target from the operands' next elements, chunk by chunk. Its
+/// arguments are references, which tell the compiler that results do not overlap operands. Without that, it
+/// generates scalar or slower code.
 ///
-/// A macro and not a function of a closure: a closure is a function of its own, which the compiler may leave
-/// uninlined and then compiles for the baseline.
+/// It is a macro rather than a function that takes a closure, because a closure is a separate function, which
+/// the compiler may leave uninlined and then compiles for the baseline instruction set.
 macro_rules! for_each_chunk {
     (
         $rows:ident, $columns:ident, $target:ident: $R:ty,
@@ -232,15 +235,15 @@ macro_rules! for_each_chunk {
             let mut write = start.cast::<MaybeUninit<$R>>();
             let mut left = $columns;
             while left >= CHUNK {
-                // SAFETY: there are as many more elements and room for results, which overlap no operands but
-                // at their own positions; such operands are copied first.
+                // SAFETY: a whole chunk of elements is left, and room for as many results. Results overlap
+                // operands only at their own positions, and such operands are copied first.
                 unsafe { $compute($($a.chunk($padded),)* &mut *write.cast::<[MaybeUninit<$R>; CHUNK]>()) };
                 $($a.advance();)*
                 write = write.wrapping_add(CHUNK);
                 left -= CHUNK;
             }
             if left > 0 {
-                // SAFETY: there are `left` more elements, and room for as many results.
+                // SAFETY: `left` more elements remain, and room for as many results.
                 unsafe {
                     $compute($($a.rest(left, $padded),)* &mut last.0);
                     std::ptr::copy_nonoverlapping(last.0.as_ptr(), write, left);
@@ -251,7 +254,7 @@ macro_rules! for_each_chunk {
 }
 
 /// # Safety
-/// As [`MapFn`].
+/// Same as [`MapFn`].
 #[inline(always)]
 unsafe fn map1_body<F: Map1>(
     rows: usize,
@@ -263,7 +266,7 @@ unsafe fn map1_body<F: Map1>(
 }
 
 /// # Safety
-/// As [`MapFn`].
+/// Same as [`MapFn`].
 #[inline(always)]
 unsafe fn map2_body<F: Map2>(
     rows: usize,
@@ -279,7 +282,7 @@ unsafe fn map2_body<F: Map2>(
 }
 
 /// # Safety
-/// As [`MapFn`].
+/// Same as [`MapFn`].
 #[inline(always)]
 unsafe fn map3_body<F: Map3>(
     rows: usize,
@@ -295,19 +298,19 @@ unsafe fn map3_body<F: Map3>(
 }
 
 multiversion! {
-    /// Runs a function of one element; a [`MapFn`].
+    /// Applies a function of one element; a [`MapFn`].
     pub(super) fn map1<F: Map1>(
         rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: ResultRows
     ) = map1_body, up to AVX2;
 }
 multiversion! {
-    /// Runs a function of two elements; a [`MapFn`].
+    /// Applies a function of two elements; a [`MapFn`].
     pub(super) fn map2<F: Map2>(
         rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: ResultRows
     ) = map2_body, up to AVX2;
 }
 multiversion! {
-    /// Runs a function of three elements; a [`MapFn`].
+    /// Applies a function of three elements; a [`MapFn`].
     pub(super) fn map3<F: Map3>(
         rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: ResultRows
     ) = map3_body, up to AVX2;

@@ -1,14 +1,14 @@
-//! Gather: copies rows by their numbers.
+//! Gather: copies rows selected by index.
 //!
-//! In: x `[batch.., rows, row..]` and indices `[batch.., index..]`. Out: `[batch.., index.., row..]`,
-//! contiguous, each row copied.
+//! In: x `[batch.., rows, row..]` and indices `[batch.., index..]`. Out: the selected rows
+//! `[batch.., index.., row..]`, contiguous.
 
 use super::indices::{Indices, Places};
 use super::{Call, Prepared, Trap};
 use crate::work::GRAIN;
 use gradloom_core::kernel::Launch;
 
-/// Prepares `Gather`.
+/// Returns a kernel for a `Gather`.
 pub(crate) fn prepare(launch: &Launch, batch: usize) -> Box<dyn Prepared> {
     let (x, index, write) = (&launch.reads[0], &launch.reads[1], &launch.writes[0]);
     let rank = x.layout.shape.rank();
@@ -36,12 +36,12 @@ struct Gather {
     indices_per_batch: usize,
     total_rows: usize,
     row_elements: usize,
-    /// A task takes this many elements of each of some rows.
+    /// Number of elements of each row that a task copies.
     chunk: usize,
     rows_per_task: usize,
     offset: usize,
     batch_places: Places,
-    /// Distance between rows of x.
+    /// Stride between rows of x.
     row_stride: usize,
     element_places: Places,
     /// Offset of the result.
@@ -57,8 +57,8 @@ impl Prepared for Gather {
             let first = task / chunks * self.rows_per_task;
             let start = task % chunks * self.chunk;
             for row in first..(first + self.rows_per_task).min(self.total_rows) {
-                // SAFETY: the indices were checked; the task's elements lie in the row and belong to no other
-                // task. Any bits are a u8, u16 or u32.
+                // SAFETY: the indices were checked; the task's elements lie in the row, and no other task
+                // writes them. Every bit pattern is a valid u8, u16 or u32.
                 unsafe {
                     match self.element_bytes {
                         1 => self.copy::<u8>(call, row, start),
@@ -73,11 +73,11 @@ impl Prepared for Gather {
 }
 
 impl Gather {
-    /// Copies the elements from `start` of a row, at most a chunk.
+    /// Copies the elements of a row from `start` on, at most a chunk of them.
     ///
     /// # Safety
-    /// `row` and `start` must lie in the result, the indices in their range; `T` must have the elements'
-    /// size.
+    /// `row` and `start` must lie in the result, the indices must be in range, and `T` must have the size of
+    /// an element.
     unsafe fn copy<T: Copy>(&self, call: &Call<'_>, row: usize, start: usize) {
         // SAFETY: as promised by the caller.
         let number = unsafe { self.indices.row(call, row) };

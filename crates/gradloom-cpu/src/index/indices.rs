@@ -1,21 +1,21 @@
-//! Shared by `Gather` and `Scatter`: numbered rows, and the check of row numbers.
+//! Parts that `Gather` and `Scatter` share: the locations of rows, and the check of indices.
 //!
-//! In: layouts. Out: places by row-major position, and indices that are known to be in range.
+//! In: layouts. Out: places by row-major position, and indices that have been checked.
 
 use super::{Call, FirstFault, Trap};
 use crate::work::GRAIN;
 use gradloom_core::kernel::{Access, Layout};
 use gradloom_device::outcome::index_out_of_range;
 
-/// Places of elements by their row-major position, over some axes of a layout.
+/// Places of elements by row-major position, over some axes of a layout.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
-    /// (extent, stride), outermost first, as few as possible.
+    /// Pairs (extent, stride), outermost first, merged as far as possible.
     axes: Vec<(usize, usize)>,
 }
 
 impl Places {
-    /// Creates the places over axes `start..end` of a layout, counted from 0.
+    /// Creates the places over axes `start..end` of a layout, without the layout's offset.
     pub(crate) fn new(layout: &Layout, start: usize, end: usize) -> Self {
         let part = Layout {
             offset: 0,
@@ -36,7 +36,7 @@ impl Places {
         place + position * self.axes.first().map_or(0, |axis| axis.1)
     }
 
-    /// Calls `run(first position, place, stride, count)` for stretches of evenly spaced elements that make up
+    /// Calls `run(first position, place, stride, count)` for each stretch of evenly spaced elements in
     /// `start..end`.
     #[inline]
     pub(crate) fn stretches(
@@ -55,7 +55,7 @@ impl Places {
     }
 }
 
-/// The index operand: `[batch.., index..]` of i32, each naming one of `rows` rows.
+/// The index operand: `[batch.., index..]` of i32, each of which selects one of `rows` rows.
 pub(super) struct Indices {
     read: usize,
     offset: usize,
@@ -90,8 +90,8 @@ impl Indices {
         unsafe { *call.read::<i32>(self.read, self.offset + self.places.at(position)) }
     }
 
-    /// Returns the row at a row-major position; one that is not there is above all others, unless
-    /// [`Indices::check`] passed.
+    /// Returns the row at a row-major position. An index that is out of range returns a number above all
+    /// rows; [`Indices::check`] rules this out.
     ///
     /// # Safety
     /// The position must be below the number of indices.
@@ -104,12 +104,12 @@ impl Indices {
     /// Checks all indices.
     ///
     /// # Errors
-    /// For the first index that is not in `0..rows`.
+    /// Returns a trap for the first index that is not in `0..rows`.
     pub(super) fn check(&self, call: &Call<'_>) -> Result<(), Trap> {
         let fault = FirstFault::new();
         call.pool.run(self.count().div_ceil(GRAIN), &|task| {
             for position in task * GRAIN..((task + 1) * GRAIN).min(self.count()) {
-                // SAFETY: below the number of indices.
+                // SAFETY: `position` is below the number of indices.
                 let value = unsafe { self.value(call, position) };
                 if !usize::try_from(value).is_ok_and(|value| value < self.rows) {
                     fault.record(position);
@@ -118,7 +118,7 @@ impl Indices {
             }
         });
         let Some(position) = fault.get() else { return Ok(()) };
-        // SAFETY: a task was there.
+        // SAFETY: a task has already read this position.
         let value = unsafe { self.value(call, position) };
         Err(Trap::new(index_out_of_range(value, &self.extents, position, self.rows)))
     }

@@ -1,9 +1,8 @@
-//! Scatter: adds updates to rows by their numbers, or puts them there.
+//! Scatter: adds updates to rows selected by index, or writes them there.
 //!
 //! In: x `[batch.., rows, row..]`, indices `[batch.., index..]` and updates `[batch.., index.., row..]`. Out:
-//! x with the updates, contiguous; possibly in the bytes of x. Always holds: each element is changed by one
-//! task, in the order of the updates. Tasks are columns of rows, or ranges of rows where rows are
-//! short.
+//! x with the updates, contiguous, possibly in place. Always holds: each element is modified by a single
+//! task, in the order of the updates. Tasks are ranges of columns, or ranges of rows if rows are short.
 
 use super::indices::{Indices, Places};
 use super::{Call, Prepared, Trap};
@@ -13,12 +12,12 @@ use gradloom_core::ir::{DType, ScatterOp};
 use gradloom_core::kernel::Launch;
 use std::ops::Range;
 
-/// Tasks that many updates are split into.
+/// Number of tasks that a large scatter is split into.
 const TASKS: usize = 16;
-/// Least elements of a row that make a task: four cache lines, so that tasks seldom share one.
+/// Smallest number of elements of a row per task: four cache lines, so that tasks seldom share one.
 const LEAST_COLUMNS: usize = 64;
 
-/// Prepares `Scatter`.
+/// Returns a kernel for a `Scatter`.
 pub(crate) fn prepare(launch: &Launch, op: ScatterOp, batch: usize) -> Box<dyn Prepared> {
     let [x, index, updates] = [0, 1, 2].map(|read| &launch.reads[read]);
     let write = &launch.writes[0];
@@ -53,14 +52,14 @@ pub(crate) fn prepare(launch: &Launch, op: ScatterOp, batch: usize) -> Box<dyn P
 struct Scatter {
     op: ScatterOp,
     indices: Indices,
-    /// Updates of one batch.
+    /// Number of updates per batch.
     per_batch: usize,
     batches: usize,
     rows: usize,
     row_elements: usize,
     columns_per_task: usize,
     rows_per_task: usize,
-    /// The copy from x to the result.
+    /// Copy of x to the result.
     copy: CopyLoop,
     same_layout: bool,
     updates_offset: usize,
@@ -78,7 +77,7 @@ impl Prepared for Scatter {
         }
         let in_place = self.same_layout && call.reads[0] == call.writes[0].cast_const();
         if !in_place {
-            // SAFETY: the layouts are those of the launch, whose result overlaps x only as above.
+            // SAFETY: the layouts are those of the launch, whose result overlaps x only in the case above.
             unsafe { self.copy.run(call.pool, call.reads[0], call.writes[0]) };
         }
         let columns = self.row_elements.div_ceil(self.columns_per_task);
@@ -89,8 +88,8 @@ impl Prepared for Scatter {
             let (row, column) = (range * self.rows_per_task, column * self.columns_per_task);
             let rows = row..(row + self.rows_per_task).min(self.rows);
             let columns = column..(column + self.columns_per_task).min(self.row_elements);
-            // SAFETY: the indices were checked, or are looked at; the rows and columns of a task belong to it
-            // alone.
+            // SAFETY: the indices were checked, or `combine` skips those out of range; the rows and columns
+            // of a task belong to it alone.
             unsafe {
                 match (self.op, self.dtype) {
                     (ScatterOp::Add, DType::F32) => {
@@ -114,10 +113,10 @@ impl Prepared for Scatter {
 }
 
 impl Scatter {
-    /// Combines updates with these columns of these rows.
+    /// Combines updates with the given columns of the given rows.
     ///
     /// # Safety
-    /// The ranges must lie in the result; `T` must be the elements' type.
+    /// The ranges must lie in the result; `T` must be the element type.
     unsafe fn combine<T: Copy>(
         &self,
         call: &Call<'_>,
@@ -127,7 +126,8 @@ impl Scatter {
         with: impl Fn(T, T) -> T + Copy,
     ) {
         for update in batch * self.per_batch..(batch + 1) * self.per_batch {
-            // SAFETY: there is such an update. A row that is not there is in no range.
+            // SAFETY: the update is below the number of indices. An index out of range is in no range of
+            // rows.
             let row = unsafe { self.indices.row(call, update) };
             if !rows.contains(&row) {
                 continue;

@@ -1,4 +1,4 @@
-//! Gather, scatter-add and windows against the definition, over random shapes and layouts, also in place.
+//! Compares gather, scatter and windows with their definitions, for random shapes and layouts, also in place.
 
 use super::*;
 use crate::testing::{Case, Random, Tensor, assert_close, rounds};
@@ -15,7 +15,7 @@ fn i32s(shape: impl Into<Shape>, values: impl IntoIterator<Item = i32>) -> Tenso
     Tensor::of_bits(DType::I32, shape, values.into_iter().map(|value| value as u32))
 }
 
-/// Shapes of one gather: batch, rows, index and row extents.
+/// Extents of a gather: batch, rows, index and row.
 struct Shapes {
     batch: Vec<usize>,
     rows: usize,
@@ -45,7 +45,7 @@ impl Shapes {
         [&self.batch[..], &self.index, &self.row].concat().into()
     }
 
-    /// Returns for each index the row of x that it names, counted over the batch.
+    /// Returns the row of x that each index selects, numbered over all batches.
     fn named(&self, index: &Tensor) -> Vec<usize> {
         let per_batch: usize = self.index.iter().product();
         let values = index.values();
@@ -114,7 +114,7 @@ fn scatter_add_adds_in_order_also_in_place() {
 #[test]
 fn large_tables_are_split() {
     let mut random = Random(23);
-    // Long rows (split in columns), short rows (split in ranges of rows), rows longer than a task.
+    // Long rows (split by columns), short rows (split by rows), and rows longer than a task.
     for (rows, count, row) in [(100, 700, 384), (5000, 40_000, 3), (3, 2, 100_000), (7, 100_000, 1)] {
         let index = i32s([count], (0..count).map(|_| random.below(rows) as i32).collect::<Vec<_>>());
         let updates = Tensor::contiguous(&mut random, DType::U32, &[count, row].into());
@@ -164,13 +164,13 @@ fn an_index_out_of_range_is_named() {
         let trap = case.run(|launch, _| prepare_scatter(launch, ScatterOp::Add, 0)).unwrap_err();
         assert_eq!(trap.message, message);
     }
-    // No row at all.
+    // There are no rows.
     let x = Tensor::contiguous(&mut random, DType::F32, &[0, 2].into());
     let case = Case::new(OpKind::Gather { batch: 0 }, vec![x, i32s([1], [0])], DType::F32, [1, 2]);
     assert!(case.run(|launch, _| prepare_gather(launch, 0)).unwrap_err().message.contains("0 rows"));
 }
 
-/// Returns a shape, the extents of a window, and starts at which it fits.
+/// Returns a shape, the extents of a window, and starts at which the window fits.
 fn window(random: &mut Random) -> (Vec<usize>, Vec<usize>, Vec<usize>) {
     let shape: Vec<usize> = (0..random.below(4)).map(|_| random.below(8)).collect();
     let sizes: Vec<usize> = shape.iter().map(|&n| random.below(n + 1)).collect();

@@ -1,13 +1,13 @@
-//! Windows whose start is known only when the step runs.
+//! Windows whose start is known only at run time.
 //!
-//! In: a tensor, perhaps an update, and one i32 start for each axis. Out: the window's elements, or the
-//! tensor with them replaced, contiguous; a replacement may happen in the tensor's own bytes.
+//! In: a tensor, possibly an update, and one i32 start per axis. Out: the window's elements, or the tensor
+//! with those elements replaced, contiguous and possibly in place.
 
 use super::{Call, Prepared, Trap};
 use crate::movement::CopyLoop;
 use gradloom_core::kernel::{Access, Launch, Layout};
 
-/// Prepares `DynamicSlice`.
+/// Returns a kernel for a `DynamicSlice`.
 pub(crate) fn prepare_dynamic_slice(launch: &Launch) -> Box<dyn Prepared> {
     let (x, write) = (&launch.reads[0].layout, &launch.writes[0]);
     let bytes = write.dtype.bytes();
@@ -19,7 +19,7 @@ pub(crate) fn prepare_dynamic_slice(launch: &Launch) -> Box<dyn Prepared> {
     })
 }
 
-/// Prepares `DynamicUpdateSlice`.
+/// Returns a kernel for a `DynamicUpdateSlice`.
 pub(crate) fn prepare_dynamic_update_slice(launch: &Launch) -> Box<dyn Prepared> {
     let (x, update, write) = (&launch.reads[0].layout, &launch.reads[1].layout, &launch.writes[0]);
     let bytes = write.dtype.bytes();
@@ -35,7 +35,7 @@ pub(crate) fn prepare_dynamic_update_slice(launch: &Launch) -> Box<dyn Prepared>
 
 struct DynamicSlice {
     starts: Starts,
-    /// The copy from the window at 0 to the result.
+    /// Copy of the window at start 0 to the result.
     copy: CopyLoop,
     element_bytes: usize,
 }
@@ -43,7 +43,7 @@ struct DynamicSlice {
 impl Prepared for DynamicSlice {
     fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
         let start = self.starts.offset(call)? * self.element_bytes;
-        // SAFETY: the window, moved by starts that were checked, lies in x; the result overlaps nothing.
+        // SAFETY: the starts were checked, so the window lies in x; the result overlaps no operand.
         unsafe { self.copy.run(call.pool, call.read(0, start), call.writes[0]) };
         Ok(())
     }
@@ -51,10 +51,10 @@ impl Prepared for DynamicSlice {
 
 struct DynamicUpdateSlice {
     starts: Starts,
-    /// The copy from x to the result.
+    /// Copy of x to the result.
     whole: CopyLoop,
     same_layout: bool,
-    /// The copy from the update to the window at 0.
+    /// Copy of the update to the window at start 0.
     update: CopyLoop,
     element_bytes: usize,
 }
@@ -63,8 +63,8 @@ impl Prepared for DynamicUpdateSlice {
     fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
         let start = self.starts.offset(call)? * self.element_bytes;
         let in_place = self.same_layout && call.reads[0] == call.writes[0].cast_const();
-        // SAFETY: the window, moved by starts that were checked, lies in the result, which overlaps x only as
-        // above, and the update not at all.
+        // SAFETY: the starts were checked, so the window lies in the result, which overlaps x only in the
+        // case above and never the update.
         unsafe {
             if !in_place {
                 self.whole.run(call.pool, call.reads[0], call.writes[0]);
@@ -75,13 +75,13 @@ impl Prepared for DynamicUpdateSlice {
     }
 }
 
-/// The starts of a window.
+/// Starts of a window, one per axis.
 struct Starts {
     axes: Vec<Axis>,
 }
 
 struct Axis {
-    /// Number of the read that holds the start, and the offset in its buffer.
+    /// Index of the read that holds the start, and the start's offset in its buffer.
     read: usize,
     offset: usize,
     stride: usize,
@@ -90,8 +90,8 @@ struct Axis {
 }
 
 impl Starts {
-    /// Creates the starts of a window into a layout; `reads` are the starts, of which the first is read
-    /// number `first`.
+    /// Creates the starts of a window into the layout `whole`. `reads` are the starts, the first of which is
+    /// read number `first`.
     fn new(first: usize, reads: &[Access], whole: &Layout, window: &Layout) -> Self {
         let axes = reads.iter().enumerate().map(|(a, start)| Axis {
             read: first + a,
@@ -106,7 +106,7 @@ impl Starts {
     /// Returns the offset of the window, in elements.
     ///
     /// # Errors
-    /// When the window exceeds the tensor.
+    /// Returns an error if the window exceeds the tensor.
     fn offset(&self, call: &Call<'_>) -> Result<usize, Trap> {
         let mut offset = 0;
         for (a, axis) in self.axes.iter().enumerate() {
