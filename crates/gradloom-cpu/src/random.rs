@@ -1,7 +1,7 @@
 //! Random bits: Philox4x32-10, sixteen counters at a time.
 //!
-//! In: seed and step as u32 scalars. Out: words that depend on those, the site and their own position alone.
-//! Always holds: the same words as [`gradloom_core::philox::random_word`].
+//! In: seed and step as u32 scalars. Out: words that depend only on those, the site and their own position.
+//! Always holds: the words are those of [`gradloom_core::philox::random_word`].
 
 use super::kernel::{Call, Prepared, Trap};
 use gradloom_core::kernel::Launch;
@@ -9,10 +9,10 @@ use gradloom_device::host::random::{LANES, WORDS, lanes};
 use gradloom_device::host::{InstructionSet, work};
 use gradloom_device::multiversion;
 
-/// Writes the words of [`LANES`] blocks from `block` on, one block after the other.
+/// Writes the words of [`LANES`] consecutive blocks, starting at `block`.
 ///
 /// # Safety
-/// None of its own; unsafe as [`multiversion!`] wants it.
+/// None. The function is unsafe because [`multiversion!`] requires it.
 #[inline(always)]
 unsafe fn blocks_body(block: u64, step: u32, site: u32, key: [u32; 2], words: &mut [u32; WORDS]) {
     let [c0, c1, c2, c3] = lanes(block, step, site, key);
@@ -25,7 +25,7 @@ multiversion! {
     fn blocks<>(block: u64, step: u32, site: u32, key: [u32; 2], words: &mut [u32; WORDS]) = blocks_body;
 }
 
-/// Prepares `RandomBits`.
+/// Returns a kernel for a `RandomBits`.
 pub(super) fn prepare(launch: &Launch, site: u32, level: InstructionSet) -> Box<dyn Prepared> {
     let write = &launch.writes[0];
     debug_assert!(write.layout.is_contiguous());
@@ -48,7 +48,7 @@ struct RandomBits {
     elements: usize,
 }
 
-/// Elements of a task; a multiple of [`WORDS`].
+/// Number of elements per task, a multiple of [`WORDS`].
 const GRAIN: usize = work::GRAIN / 4;
 
 impl Prepared for RandomBits {
@@ -86,7 +86,7 @@ mod tests {
         for block in [0, 16, 1 << 20, (1 << 32) - 5] {
             for level in InstructionSet::available() {
                 let mut words = [0; WORDS];
-                // SAFETY: the machine has the level.
+                // SAFETY: this machine supports the level.
                 unsafe { blocks(level)(block, step, site, key, &mut words) };
                 let expected: Vec<u32> =
                     (0..WORDS as u64).map(|i| random_word(key, step, site, 4 * block + i)).collect();

@@ -1,19 +1,19 @@
 //! Copies strided elements to strided places.
 //!
-//! In: two layouts of equal shapes; then the addresses of the buffers. Out: every element of the first at its
-//! place in the second. Always holds: the order of the copies is ours to choose, because no place is written
-//! twice. Axes are ordered by the strides of the target and merged where both sides allow; the two innermost
-//! form a plane that is cut into blocks, in squares where the source runs across the target (a
-//! transposition), so that cache lines of both sides are used whole.
+//! In: two layouts of equal shapes, then the addresses of the buffers. Out: every element of the first layout
+//! at its place in the second. Always holds: elements may be copied in any order, because no place is written
+//! twice. Axes are sorted by the strides of the target and merged where both sides allow it. The two
+//! innermost axes form a plane that is divided into blocks, and into squares if the source runs across the
+//! target (a transposition), so that cache lines are used whole on both sides.
 
 use crate::kernel::{Call, Prepared, Trap};
 use crate::{Pool, work};
 use gradloom_core::kernel::{Launch, Layout};
 
-/// Edge of the squares of a transposition: a cache line of 4-byte elements.
+/// Side length of the squares of a transposition: a cache line of 4-byte elements.
 const SQUARE: usize = 16;
-/// Edge of the blocks that squares are grouped in: both sides' lines stay in the first-level cache, their
-/// pages in the TLB.
+/// Side length of the blocks of squares: the cache lines of both sides stay in the first-level cache, and
+/// their pages in the TLB.
 const TILE: usize = 64;
 
 /// An axis with its strides on both sides, in elements.
@@ -24,27 +24,27 @@ struct Axis {
     to: usize,
 }
 
-/// A copy whose loops are chosen.
+/// A copy whose loops have been chosen.
 #[derive(Clone, Debug)]
 pub(crate) struct CopyLoop {
     from_offset: usize,
     to_offset: usize,
     element_bytes: usize,
     outer: Vec<Axis>,
-    /// The plane's outer and inner axis.
+    /// Outer and inner axes of the plane.
     rows: Axis,
     columns: Axis,
     /// Extents of a block of the plane.
     block: [usize; 2],
-    /// Blocks of the plane along each axis.
+    /// Number of blocks of the plane along each axis.
     blocks: [usize; 2],
-    /// Blocks of all planes, and how many of them make a task.
+    /// Number of blocks of all planes, and number of blocks per task.
     total_blocks: usize,
     blocks_per_task: usize,
 }
 
 impl CopyLoop {
-    /// Chooses the loops. Elements have 1 or 4 bytes; no stride of `to` repeats.
+    /// Creates a copy. Elements must have 1, 2 or 4 bytes, and no two of `to` may coincide.
     pub(crate) fn new(from: &Layout, to: &Layout, element_bytes: usize) -> Self {
         debug_assert_eq!(from.shape, to.shape);
         let mut axes: Vec<Axis> = (0..to.shape.rank())
@@ -56,7 +56,8 @@ impl CopyLoop {
 
         let unit = Axis { extent: 1, from: 0, to: 0 };
         let columns = axes.pop().unwrap_or(unit);
-        // A source that strides along the target's inner axis wants the axis of its own lines beside it.
+        // If the source is strided along the target's inner axis, the axis of its smallest stride becomes the
+        // outer axis of the plane.
         let transposed = columns.from > 1;
         if transposed
             && let Some(best) = (0..axes.len()).filter(|&a| axes[a].from != 0).min_by_key(|&a| axes[a].from)
@@ -98,10 +99,10 @@ impl CopyLoop {
     /// Runs one task.
     ///
     /// # Safety
-    /// `from` and `to` are the buffers of the layouts: the elements of one can be read, those of the other
-    /// written, and the two windows do not overlap.
+    /// `from` and `to` must be the buffers of the layouts: the elements of `from` must be readable, those of
+    /// `to` writable, and the two windows must not overlap.
     pub(crate) unsafe fn run_task(&self, task: usize, from: *const u8, to: *mut u8) {
-        // SAFETY: any bits are a u8, u16 or u32; the rest is the caller's promise.
+        // SAFETY: every bit pattern is a valid u8, u16 or u32; the rest is promised by the caller.
         unsafe {
             match self.element_bytes {
                 1 => self.run_task_as::<u8>(task, from.cast(), to.cast()),
@@ -114,18 +115,18 @@ impl CopyLoop {
     /// Runs all tasks on the pool.
     ///
     /// # Safety
-    /// As [`CopyLoop::run_task`].
+    /// Same as [`CopyLoop::run_task`].
     pub(crate) unsafe fn run(&self, pool: &Pool, from: *const u8, to: *mut u8) {
         let addresses = Addresses { from, to };
         pool.run(self.tasks(), &|task| {
             let Addresses { from, to } = *addresses.get();
-            // SAFETY: the caller's promise; tasks write disjoint blocks.
+            // SAFETY: as promised by the caller; tasks write disjoint blocks.
             unsafe { self.run_task(task, from, to) };
         });
     }
 
     /// # Safety
-    /// As [`CopyLoop::run_task`]; `T` has the size of the elements.
+    /// Same as [`CopyLoop::run_task`]; `T` must have the size of the elements.
     unsafe fn run_task_as<T: Copy>(&self, task: usize, from: *const T, to: *mut T) {
         let end = ((task + 1) * self.blocks_per_task).min(self.total_blocks);
         for block in task * self.blocks_per_task..end {
@@ -143,29 +144,29 @@ impl CopyLoop {
             }
             let rows = Axis { extent: self.block[0].min(self.rows.extent - row), ..self.rows };
             let columns = Axis { extent: self.block[1].min(self.columns.extent - column), ..self.columns };
-            // SAFETY: the indices are below the extents, so the addresses are those of elements.
+            // SAFETY: the indices are below the extents, so the addresses point to elements.
             unsafe { copy_block(from.add(from_at), to.add(to_at), rows, columns) };
         }
     }
 }
 
-/// Addresses that tasks on other threads use.
+/// Addresses that are shared with tasks on other threads.
 struct Addresses {
     from: *const u8,
     to: *mut u8,
 }
 
-// SAFETY: only addresses; see `CopyLoop::run` for why its tasks may dereference them.
+// SAFETY: these are only addresses; see `CopyLoop::run` for why tasks may dereference them.
 unsafe impl Sync for Addresses {}
 
 impl Addresses {
-    /// Through a method, so that a closure captures the whole and not its fields.
+    /// Returns `self`. Calling a method makes a closure capture the whole struct rather than its fields.
     fn get(&self) -> &Self {
         self
     }
 }
 
-/// Joins neighbours that one stride describes on both sides.
+/// Merges adjacent axes that a single stride describes on both sides.
 fn merged(axes: &[Axis]) -> Vec<Axis> {
     let mut merged: Vec<Axis> = Vec::with_capacity(axes.len());
     for &axis in axes {
@@ -180,12 +181,12 @@ fn merged(axes: &[Axis]) -> Vec<Axis> {
 }
 
 /// # Safety
-/// All elements of the block can be read from `from` and written to `to`, and the two do not overlap.
+/// All elements of the block must be readable at `from` and writable at `to`, and the two must not overlap.
 unsafe fn copy_block<T: Copy>(from: *const T, to: *mut T, rows: Axis, columns: Axis) {
-    // SAFETY: the caller's promise.
+    // SAFETY: as promised by the caller.
     unsafe {
         if columns.from > 1 && rows.from < columns.from && rows.extent > 1 {
-            // Square by square: the lines of the source and of the target that a square touches stay at hand.
+            // Copy square by square, so that the cache lines that a square uses stay in the cache.
             for row in (0..rows.extent).step_by(SQUARE) {
                 for column in (0..columns.extent).step_by(SQUARE) {
                     let from = from.add(row * rows.from + column * columns.from);
@@ -207,14 +208,14 @@ unsafe fn copy_block<T: Copy>(from: *const T, to: *mut T, rows: Axis, columns: A
 }
 
 /// # Safety
-/// As [`copy_block`].
+/// Same as [`copy_block`].
 #[inline(always)]
 unsafe fn copy_line<T: Copy>(
     from: *const T,
     to: *mut T,
     Axis { extent, from: from_stride, to: to_stride }: Axis,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: as promised by the caller.
     unsafe {
         match (from_stride, to_stride) {
             (1, 1) => std::ptr::copy_nonoverlapping(from, to, extent),
@@ -228,7 +229,7 @@ unsafe fn copy_line<T: Copy>(
     }
 }
 
-/// Prepares `Kernel::Copy`.
+/// Returns a kernel for a `Copy`.
 pub(crate) fn prepare(launch: &Launch) -> Box<dyn Prepared> {
     let (read, write) = (&launch.reads[0], &launch.writes[0]);
     Box::new(CopyKernel(CopyLoop::new(&read.layout, &write.layout, write.dtype.bytes())))
@@ -238,20 +239,20 @@ struct CopyKernel(CopyLoop);
 
 impl Prepared for CopyKernel {
     fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
-        // A copy onto itself, where the plan gave both sides the same bytes and order, has nothing to do.
+        // A copy onto itself is a no-op if the plan gave both sides the same bytes and order.
         let [read, write] = [call.reads[0], call.writes[0].cast_const()];
         if read == write && self.0.is_in_place() {
             return Ok(());
         }
-        // SAFETY: the launch's layouts lie in the call's buffers; a copy may share bytes with its source only
-        // as above.
+        // SAFETY: the launch's layouts lie in the call's buffers; a copy may alias its source only in the
+        // case above.
         unsafe { self.0.run(call.pool, read, call.writes[0]) };
         Ok(())
     }
 }
 
 impl CopyLoop {
-    /// Returns whether each element's destination is its source, given that both buffers are the same.
+    /// Returns `true` if each element's destination is its source, given that both buffers are the same.
     fn is_in_place(&self) -> bool {
         let axes = self.outer.iter().chain([&self.rows, &self.columns]);
         self.from_offset == self.to_offset && axes.into_iter().all(|axis| axis.from == axis.to)

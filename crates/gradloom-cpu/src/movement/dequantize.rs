@@ -1,4 +1,4 @@
-//! Numbers in blocks of few bits become f32.
+//! Conversion of numbers in quantized blocks to f32.
 //!
 //! In: blocks of a format, u8 `[.., bytes]`, in any layout. Out: f32 `[.., elements]`, contiguous. Always
 //! holds: an element is the product of its block's scale and its integer, which is exact.
@@ -12,10 +12,10 @@ use gradloom_core::ir::{BLOCK, BlockFormat};
 use gradloom_core::kernel::{Launch, Layout};
 use std::ops::Range;
 
-/// Blocks of a task.
+/// Number of blocks per task.
 const TASK: usize = 512;
 
-/// Prepares `Dequantize`.
+/// Returns a kernel for a `Dequantize`.
 pub(crate) fn prepare(launch: &Launch, format: BlockFormat) -> Box<dyn Prepared> {
     let Layout { offset, shape, strides } = &launch.reads[0].layout;
     let axes = || shape.iter().copied().zip(strides.iter().copied());
@@ -34,10 +34,10 @@ pub(crate) fn prepare(launch: &Launch, format: BlockFormat) -> Box<dyn Prepared>
 
 struct Dequantize {
     format: BlockFormat,
-    /// Extents and strides of the axes of rows.
+    /// Extents and strides of the row axes.
     rows: Vec<(usize, usize)>,
     blocks_of_row: usize,
-    /// Distance between neighbours in a row.
+    /// Stride between the bytes of a row.
     step: usize,
     /// Offsets of the operand and the result.
     offsets: [usize; 2],
@@ -49,14 +49,14 @@ impl Prepared for Dequantize {
     fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
         call.pool.run(self.blocks.div_ceil(TASK), &|task| {
             let blocks = task * TASK..((task + 1) * TASK).min(self.blocks);
-            // SAFETY: the level was detected.
+            // SAFETY: this machine supports the detected level.
             unsafe { dispatch(self.level, Some { kernel: self, call, blocks }) };
         });
         Ok(())
     }
 }
 
-/// Some blocks, numbered through all rows.
+/// A range of blocks, numbered over all rows.
 struct Some<'a, 'c> {
     kernel: &'a Dequantize,
     call: &'a Call<'c>,

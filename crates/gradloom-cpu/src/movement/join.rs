@@ -4,7 +4,7 @@ use super::CopyLoop;
 use crate::kernel::{Call, Prepared, Trap};
 use gradloom_core::kernel::Launch;
 
-/// Prepares `Concat`.
+/// Returns a kernel for a `Concat`.
 pub(crate) fn prepare(launch: &Launch, axis: usize) -> Box<dyn Prepared> {
     let write = &launch.writes[0];
     let rank = write.layout.shape.rank();
@@ -27,17 +27,17 @@ pub(crate) fn prepare(launch: &Launch, axis: usize) -> Box<dyn Prepared> {
 }
 
 struct Concat {
-    /// Index of the read, and its copy; in the order of the reads.
+    /// Index of each read and its copy, in the order of the reads.
     parts: Vec<(usize, CopyLoop)>,
-    /// The first task of each part.
+    /// Index of the first task of each part.
     first_tasks: Vec<usize>,
-    /// Tasks of all parts.
+    /// Number of tasks of all parts.
     tasks: usize,
 }
 
 impl Prepared for Concat {
     fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
-        // The tasks of all parts in one run, so that many small operands share the threads.
+        // The tasks of all parts share one run of the pool, so that many small operands use all threads.
         call.pool.run(self.tasks, &|task| {
             let number = self.first_tasks.partition_point(|&first| first <= task) - 1;
             let (read, part) = &self.parts[number];

@@ -1,7 +1,7 @@
 //! Kernels that move elements without computing.
 //!
-//! In: strided operands. Out: their elements at other places. Always holds: all of them but one, which
-//! unpacks blocks, are [`CopyLoop`]s between layouts, so transposed and interleaved cases are handled once.
+//! In: strided operands. Out: their elements at other places. Always holds: all kernels except the one that
+//! unpacks blocks are built on [`CopyLoop`], so transposed and interleaved cases are handled in one place.
 
 mod copy;
 mod dequantize;

@@ -1,4 +1,4 @@
-//! Padding: the result is filled, then the operand is copied to its places, which interior padding spreads.
+//! Padding: fills the result, then copies the operand to its places, which interior padding spreads apart.
 
 use super::CopyLoop;
 use crate::kernel::{Call, Prepared, Trap};
@@ -7,7 +7,7 @@ use gradloom_codegen::cpu::loops::bits;
 use gradloom_core::ir::Number;
 use gradloom_core::kernel::{Launch, Layout};
 
-/// Prepares `Pad`.
+/// Returns a kernel for a `Pad`.
 pub(crate) fn prepare(
     launch: &Launch,
     low: &[usize],
@@ -23,7 +23,8 @@ pub(crate) fn prepare(
         strides: (0..rank).map(|a| write.layout.strides[a] * (interior[a] + 1)).collect(),
     };
     Box::new(Pad {
-        // Without padding, as when it was folded away on all axes, the copy writes everything.
+        // If there is no padding, for example because it was folded away on all axes, the copy writes
+        // everything.
         filled: if read.layout.shape.elements() == elements { 0 } else { elements },
         write_offset: write.layout.offset,
         element_bytes: write.dtype.bytes(),
@@ -33,11 +34,11 @@ pub(crate) fn prepare(
 }
 
 struct Pad {
-    /// Elements of the result to fill.
+    /// Number of elements of the result to fill.
     filled: usize,
     write_offset: usize,
     element_bytes: usize,
-    /// The padding element; the low byte for elements of one byte.
+    /// The padding element; its low bytes for elements of fewer than four bytes.
     pattern: u32,
     copy: CopyLoop,
 }
@@ -62,11 +63,11 @@ impl Prepared for Pad {
     }
 }
 
-/// Writes the same element to `count` places.
+/// Writes an element to `count` places.
 ///
 /// # Safety
-/// They must be writable, and nothing else may touch them.
+/// The places must be writable, and nothing else may access them.
 unsafe fn fill<T: Copy>(start: *mut T, count: usize, element: T) {
-    // SAFETY: as promised by the caller; elements are plain data, of which every pattern is valid.
+    // SAFETY: as promised by the caller; elements are plain data, for which every bit pattern is valid.
     unsafe { std::slice::from_raw_parts_mut(start, count) }.fill(element);
 }

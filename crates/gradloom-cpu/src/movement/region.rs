@@ -1,10 +1,10 @@
-//! Writing a window of a parameter or state whose place is known only when the step runs.
+//! Writes to a window of a parameter or state, whose start is known only at run time.
 
 use super::CopyLoop;
 use crate::kernel::{Call, Prepared, Trap};
 use gradloom_core::kernel::{Launch, Layout};
 
-/// Prepares `Kernel::WriteRegion`.
+/// Returns a kernel for a `WriteRegion`.
 pub(crate) fn prepare(launch: &Launch) -> Box<dyn Prepared> {
     let (value, target) = (&launch.reads[0], &launch.writes[0]);
     let window = Layout {
@@ -57,8 +57,8 @@ impl Prepared for WriteRegion {
                 }
             }
         }
-        // SAFETY: every window index plus its start is below the target's extent, so the moved window lies in
-        // the target; the value overlaps it nowhere.
+        // SAFETY: every window index plus its start is below the target's extent, so the shifted window lies
+        // in the target; the value does not overlap it.
         unsafe {
             let to = call.writes[0].add(offset * self.element_bytes);
             self.copy.run(call.pool, call.reads[0], to);

@@ -1,5 +1,5 @@
-//! Padding, concatenation and windows against element-by-element placement. (Copies are tested beside their
-//! loops.)
+//! Compares padding, concatenation and windows with element-by-element placement. (Copies are tested next to
+//! their loops.)
 
 use crate::testing::{Case, Random, Tensor, assert_close, positions};
 use crate::{Call, Pool, Prepared};
@@ -14,7 +14,7 @@ fn place(into: &mut [f64], x: &Tensor, at: &Layout) {
 #[test]
 fn padding_before_after_and_between() {
     let mut random = Random(1);
-    // Extents, then low, high and interior amounts.
+    // Extents, then low, high and interior padding.
     let cases: [[&[usize]; 4]; 6] = [
         [&[5], &[2], &[3], &[0]],
         [&[5, 3], &[0, 0], &[0, 0], &[0, 0]],
@@ -89,7 +89,7 @@ fn region_launch(start: [i32; 2]) -> (Launch, Vec<Vec<u32>>) {
     )
     .launch();
     case.kernel = Kernel::WriteRegion;
-    // The target's axes lie the other way round in memory, from element 1 on.
+    // The target is in column-major order, from element 1 on.
     case.writes[0].layout = Layout { offset: 1, shape: [4, 5].into(), strides: vec![1, 4] };
     let data =
         vec![(1..=6).map(|v| (v as f32).to_bits()).collect(), vec![start[0] as u32], vec![start[1] as u32]];

@@ -1,20 +1,21 @@
-//! WebAssembly functions that are made at run time.
+//! WebAssembly functions that are compiled at run time.
 //!
-//! In: a routine. Out: its function in the table that this module's own functions are called through, for as
-//! long as the value lives. Always holds: there is none if the host refuses to compile it.
+//! In: a routine. Out: its function in the table that this module's indirect calls use, for as long as the
+//! value lives. Always holds: no value is created if the host refuses to compile the routine.
 
 use gradloom_codegen::cpu::machine::{Routine, wasm::assemble};
 use std::num::NonZero;
 
 #[link(wasm_import_module = "loops")]
 unsafe extern "C" {
-    /// Compiles a module over this memory, and gives its function's number in the table; 0 if it cannot.
+    /// Compiles a module that shares this memory, and returns its function's index in the table, or 0 on
+    /// failure.
     fn compile(code: *const u8, bytes: usize) -> usize;
-    /// Frees a number.
+    /// Frees an index.
     fn release(number: usize);
 }
 
-/// A function that can be called.
+/// A callable function.
 #[derive(Debug)]
 pub(super) struct Executable {
     number: NonZero<usize>,
@@ -23,8 +24,8 @@ pub(super) struct Executable {
 }
 
 impl Executable {
-    /// Returns a routine's function, and the bytes of the frame that it wants. None if it is too long, or
-    /// the host does not compile it.
+    /// Returns a routine's function and the size in bytes of the frame that it requires. Returns `None` if
+    /// the routine is too long, or if the host does not compile it.
     pub(super) fn new(routine: &Routine) -> Option<(Self, usize)> {
         let (code, frame_bytes) = assemble(routine)?;
         // SAFETY: the host reads the bytes before it returns.
@@ -40,12 +41,13 @@ impl Executable {
     /// Calls the function.
     ///
     /// # Safety
-    /// As [`super::Compiled::run`].
+    /// Same as [`super::Compiled::run`].
     #[inline]
     pub(super) unsafe fn call(&self, frame: *mut u8) {
         #[cfg(target_os = "wasi")]
         self.code.place(self.number.get());
-        // SAFETY: a function's address is its number in the table, where the host has put one of this type.
+        // SAFETY: a function's address is its index in the table, at which the host stored a function of this
+        // type.
         unsafe {
             let code: unsafe extern "C" fn(*mut u8) = std::mem::transmute(self.number);
             code(frame);
@@ -55,13 +57,13 @@ impl Executable {
 
 impl Drop for Executable {
     fn drop(&mut self) {
-        // SAFETY: nothing calls it any more.
+        // SAFETY: the function can no longer be called.
         unsafe { release(self.number.get()) };
     }
 }
 
-/// The tables of threads: each is an instance of the module with a table of its own, into which it puts the
-/// functions that it comes to call.
+/// Function tables of threads. Each thread is an instance of the module with its own table, in which it
+/// stores a function before its first call.
 #[cfg(target_os = "wasi")]
 mod threads {
     use std::cell::RefCell;
@@ -69,25 +71,25 @@ mod threads {
 
     #[link(wasm_import_module = "loops")]
     unsafe extern "C" {
-        /// Compiles a module over this memory, and puts its function into the table of this thread.
+        /// Compiles a module that shares this memory, and stores its function in this thread's table.
         fn place(code: *const u8, bytes: usize, number: usize);
     }
 
     thread_local! {
-        /// The code that each number of this thread's table stands for, by its id.
+        /// Id of the code at each index of this thread's table.
         static PLACED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// A function's module.
+    /// The module of a function.
     #[derive(Debug)]
     pub(super) struct Code {
         bytes: Vec<u8>,
-        /// The only one of all code, while a number in the table may be used again.
+        /// Unique among all code, whereas an index in the table may be reused.
         id: u64,
     }
 
     impl Code {
-        /// Code that this thread's table has.
+        /// Creates the code of a function that this thread's table already contains.
         pub(super) fn new(bytes: Vec<u8>, number: usize) -> Self {
             static NEXT: AtomicU64 = AtomicU64::new(1);
             let code = Self { bytes, id: NEXT.fetch_add(1, Relaxed) };
@@ -95,7 +97,7 @@ mod threads {
             code
         }
 
-        /// Puts the function into this thread's table, if it is not there.
+        /// Stores the function in this thread's table, unless it is already there.
         pub(super) fn place(&self, number: usize) {
             if self.is_new(number) {
                 // SAFETY: the host reads the bytes before it returns.
@@ -103,7 +105,8 @@ mod threads {
             }
         }
 
-        /// Notes that this thread's table has the code under a number; whether it had not.
+        /// Records that this thread's table contains the code at an index, and returns `true` if it did not
+        /// before.
         fn is_new(&self, number: usize) -> bool {
             PLACED.with_borrow_mut(|placed| {
                 if placed.len() <= number {

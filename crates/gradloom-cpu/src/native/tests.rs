@@ -1,4 +1,5 @@
-//! Machine code and WebAssembly against the interpreter's loops, bit for bit, and the text of machine code.
+//! Compares machine code and WebAssembly bit for bit with the interpreter's loops, and checks the text of
+//! machine code.
 
 mod checks;
 mod wasm;
@@ -25,8 +26,7 @@ use gradloom_device::guarded::Guarded;
 
 const DTYPES: [DType; 4] = [DType::F32, DType::I32, DType::U32, DType::Bool];
 
-/// Elements at a cache line's start, between pages that cannot be touched; what is left of the last line must
-/// stay as it is.
+/// Elements that start at a cache line, between guard pages. The remainder of the last line must not change.
 struct Memory {
     bytes: Guarded,
     words: usize,
@@ -36,7 +36,7 @@ impl Memory {
     fn new(bytes: usize) -> Self {
         let words = 16 * bytes.div_ceil(64);
         let memory = Self { bytes: Guarded::new(4 * words).expect("the system has some memory"), words };
-        // SAFETY: there are as many words, and nothing else refers to them.
+        // SAFETY: the memory has `words` words, and nothing else refers to them.
         unsafe { std::slice::from_raw_parts_mut(memory.bytes.start().cast::<u32>().as_ptr(), words) }
             .fill(0x5a5a_5a5a);
         memory
@@ -61,17 +61,17 @@ impl Memory {
     }
 
     fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: there are as many bytes, and nothing else refers to them.
+        // SAFETY: the memory has `4 * words` bytes, and nothing else refers to them.
         unsafe { std::slice::from_raw_parts_mut(self.start(), 4 * self.words) }
     }
 
     fn elements(&self) -> Vec<u32> {
-        // SAFETY: there are as many words, and nothing writes them meanwhile.
+        // SAFETY: the memory has `words` words, and nothing writes to them meanwhile.
         unsafe { std::slice::from_raw_parts(self.bytes.start().cast::<u32>().as_ptr(), self.words) }.to_vec()
     }
 }
 
-/// Returns bits that functions treat in ways of their own, and random ones; as elements of a dtype.
+/// Returns bits for which functions have special cases, and random bits, as elements of a dtype.
 fn elements(dtype: DType, count: usize, random: &mut Random) -> Vec<u32> {
     let special: [f32; 18] = [
         0.0,
@@ -138,8 +138,8 @@ fn ops() -> Vec<MapOp> {
     ops
 }
 
-/// Returns a routine of one op, with its operands and then its result; operand `row`, if any, has one
-/// element for each row.
+/// Returns a routine of one op, with its operands followed by its result. Operand `row`, if any, has one
+/// element per row.
 fn routine(op: MapOp, row: Option<usize>, streams: bool) -> Routine {
     let (from, to) = dtypes(op);
     let mut builder = Builder::default();
@@ -158,7 +158,7 @@ fn routine(op: MapOp, row: Option<usize>, streams: bool) -> Routine {
     Routine { lines: builder.finish(), operands, streams, ..Routine::default() }
 }
 
-/// Target that a routine is compiled for.
+/// Compilation target of a routine.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     MachineCode,
@@ -170,13 +170,13 @@ fn ways() -> impl Iterator<Item = Way> {
     has_level().then_some(Way::MachineCode).into_iter().chain([Way::Wasm])
 }
 
-/// Calls code with operands that have `columns` elements in each row without gaps, or, for a stride of 0
-/// columns, one.
+/// Calls a routine's code for `rows` rows of `columns` columns. Each operand comes with its row stride in
+/// bytes.
 fn call(way: Way, routine: &Routine, rows: usize, columns: usize, operands: &mut [(&mut Memory, usize)]) {
     call_from(way, routine, 0, rows, columns, operands);
 }
 
-/// [`call`], for columns from this one on.
+/// Same as [`call`], for the columns from `first` on.
 fn call_from(
     way: Way,
     routine: &Routine,
@@ -190,7 +190,7 @@ fn call_from(
     }
     let compiled = Compiled::new(routine.clone()).expect("this system takes machine code");
     let mut frame = Memory::new(compiled.frame_bytes());
-    // SAFETY: tests run where the level is; operands have their elements.
+    // SAFETY: tests run only if the machine supports the level; the operands have their elements.
     unsafe {
         let call = Call::new(frame.start(), rows, columns);
         for (number, (memory, row_stride)) in operands.iter_mut().enumerate() {
@@ -201,7 +201,6 @@ fn call_from(
     }
 }
 
-/// Returns the number of an operand.
 fn n(number: usize) -> OperandNumber {
     OperandNumber::new(number)
 }
@@ -211,7 +210,7 @@ fn has_level() -> bool {
 }
 
 /// Returns the value that the lines compute and store for one element, on any machine; `operands` are the
-/// elements read.
+/// elements that the lines read.
 fn interpret(lines: &Lines, operands: &[u32]) -> u32 {
     let mut values = vec![0u32; lines.values];
     let mut stored = None;
@@ -264,7 +263,7 @@ fn the_lines_of_every_op_mean_what_its_loop_computes() {
                 .for_each(|(operand, bits)| *operand = Operand::row(std::ptr::from_ref(bits).cast()));
             let mut expected = 0u32;
             let target = ResultRows { start: std::ptr::from_mut(&mut expected).cast(), row_stride: 0 };
-            // SAFETY: one element of each dtype can be read, and one written.
+            // SAFETY: each operand and the result have one element of their dtype.
             unsafe { function(op, InstructionSet::Baseline)(1, 1, &operands, target) };
             let got = interpret(&lines, &bits);
             assert!(
@@ -306,7 +305,7 @@ fn every_op_has_the_bits_of_its_loop() {
                         Operand { start: read.start(), row_stride: strides[i], repeated: row == Some(i) };
                 }
                 let target = ResultRows { start: expected.start(), row_stride: columns * to.bytes() };
-                // SAFETY: operands and result have elements of the op's dtypes at all positions.
+                // SAFETY: the operands and the result have elements of the op's dtypes at all positions.
                 unsafe { function(op, InstructionSet::Baseline)(rows, columns, &operands, target) };
                 let streams = to.bytes() == 4 && columns % 16 == 0;
                 let mut all: Vec<(&mut Memory, usize)> = reads.iter_mut().zip(strides).collect();
@@ -326,7 +325,7 @@ fn every_op_has_the_bits_of_its_loop() {
 #[test]
 fn functions_agree_over_all_magnitudes() {
     for way in ways() {
-        // Primes, so that all exponents and many fractions are met.
+        // Prime steps, so that all exponents and many fractions occur.
         let step = match way {
             Way::MachineCode => 8191,
             Way::Wasm => 131_071,
@@ -340,7 +339,7 @@ fn functions_agree_over_all_magnitudes() {
             }
             let (mut expected, mut got) = (Memory::new(4 * bits.len()), Memory::new(4 * bits.len()));
             let operands = [Operand::row(read.start()), Operand::none(), Operand::none()];
-            // SAFETY: both have as many elements.
+            // SAFETY: the operand and the result have `bits.len()` elements.
             unsafe {
                 function(op, InstructionSet::detect())(
                     1,
@@ -364,7 +363,7 @@ fn rows_are_reduced_in_the_same_order() {
             let mut random = Random(7);
             for columns in [1, 15, 16, 17, 63, 64, 80, 255, 256, 300, 335, 1024, 1111] {
                 let rows = 3;
-                // Sums of what is not exact, now and then with a NaN.
+                // Inexact sums, sometimes with a NaN.
                 let values: Vec<u32> = match columns % 5 {
                     0 => elements(dtype, rows * columns, &mut random),
                     _ => (0..rows * columns).map(|_| (1.0 + 0.1 * random.float()).to_bits()).collect(),
@@ -387,7 +386,7 @@ fn rows_are_reduced_in_the_same_order() {
                     };
                     call(way, &routine, rows, columns, &mut [(&mut read, 4 * columns), (&mut got, 4)]);
                     for row in 0..rows {
-                        // SAFETY: the row has this many elements of the type.
+                        // SAFETY: the row has `columns` elements of the type.
                         let expected = unsafe {
                             let from = read.start().cast::<F::T>().add(row * columns);
                             bits(F::combine(F::IDENTITY, row_body::<F>(columns, from)))
@@ -435,7 +434,7 @@ fn one_nan_anywhere_makes_the_extreme_of_a_row_nan() {
                 long: true,
                 ..Routine::default()
             };
-            // One row for each column, and one without NaN.
+            // One row with a NaN in each column, and one row without NaN.
             let mut values: Vec<u32> =
                 (0..columns * (columns + 1)).map(|i| ((i % 977) as f32).to_bits()).collect();
             (0..columns).for_each(|at| values[at * columns + at] = f32::NAN.to_bits());
@@ -452,7 +451,7 @@ fn one_nan_anywhere_makes_the_extreme_of_a_row_nan() {
 #[test]
 fn rows_pick_the_element_of_their_index_before_it_is_overwritten() {
     for way in ways() {
-        // Adds twice the picked element to a sum, and writes the negated row in its own place.
+        // Adds twice the selected element to a sum, and negates the row in place.
         let mut builder = Builder::default();
         let x = builder.load(n(0), 4);
         let two = builder.float(2.0);
@@ -486,7 +485,8 @@ fn rows_pick_the_element_of_their_index_before_it_is_overwritten() {
 #[test]
 fn columns_have_their_numbers_in_the_middle_of_rows_too() {
     for way in ways() {
-        // Writes the numbers of the columns, and the element that the index names, if it is among these.
+        // Writes the column numbers, and adds the element that the index selects, if it is among these
+        // columns.
         let mut builder = Builder::default();
         let (x, number) = (builder.load(n(0), 4), builder.columns());
         builder.store(n(1), 4, number);
@@ -512,7 +512,8 @@ fn columns_have_their_numbers_in_the_middle_of_rows_too() {
     }
 }
 
-/// The values of rows would take every register that the lines leave free; picks need some, too.
+/// The row-level values would fill all registers that the lines leave free, but selections need registers
+/// too.
 #[test]
 fn rows_with_more_values_than_registers_pick_too() {
     for way in ways() {
@@ -522,7 +523,7 @@ fn rows_with_more_values_than_registers_pick_too() {
         let of_rows: Vec<VectorOperand> = (0..given).map(|i| builder.row(n(3 + i), 4)).collect();
         let more = builder.add(x, of_rows[0]);
         builder.store(n(0), 4, more);
-        // All at once: more than there are registers.
+        // All are live at the same time, and there are more of them than registers.
         let products: Vec<VectorOperand> = of_rows.iter().map(|&of_row| builder.mul(x, of_row)).collect();
         let mut chosen = products[0];
         for &product in &products[1..] {
@@ -538,7 +539,7 @@ fn rows_with_more_values_than_registers_pick_too() {
         let (rows, columns) = (3, 21);
         let values: Vec<u32> = (0..rows * columns).map(|i| (i as f32).to_bits()).collect();
         let mut memories = vec![Memory::of(&values, 4), Memory::of(&[4, 20, 0], 4), Memory::of(&[0; 3], 4)];
-        // A row's value with number i is i more than the row's number.
+        // Row-level value `i` is `i` more than the row's number.
         let of_row = |i: usize| [0, 1, 2].map(|row| ((row + i) as f32).to_bits());
         memories.extend((0..given).map(|i| Memory::of(&of_row(i), 4)));
         let strides = [&[4 * columns][..], &vec![4; 2 + given]].concat();
@@ -558,7 +559,7 @@ fn rows_with_more_values_than_registers_pick_too() {
 #[test]
 fn more_values_than_registers_go_through_memory() {
     for way in ways() {
-        // Sums of all pairs of values that all live to the end.
+        // Sums of all pairs of values, all of which are live to the end.
         let live = 50;
         let mut builder = Builder::default();
         let x = builder.load(n(0), 4);
@@ -586,7 +587,7 @@ fn more_values_than_registers_go_through_memory() {
 #[test]
 fn rows_that_start_inside_a_vector_are_told_apart() {
     let mut frame = Memory::new(1024);
-    // SAFETY: the frame has room for an operand; nothing is called.
+    // SAFETY: the frame has room for an operand; no code is called.
     let mut starts = |address: usize, row_stride: usize, rows: usize| unsafe {
         let call = Call::new(frame.start(), rows, 16);
         call.operand(n(0), std::ptr::without_provenance(address), row_stride);

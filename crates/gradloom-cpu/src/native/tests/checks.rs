@@ -1,8 +1,8 @@
-//! Errors that the checks of machine code find.
+//! Errors that the checks of machine code detect.
 
 use super::*;
 
-/// Returns a routine of many lines whose values live long and short, with masks and invariants.
+/// Returns a routine of many lines with short and long live ranges, masks and invariants.
 fn tangled(random: &mut Random) -> Routine {
     let mut builder = Builder::default();
     let mut values = vec![builder.load(n(0), 4), builder.row(n(1), 4)];
@@ -25,7 +25,7 @@ fn tangled(random: &mut Random) -> Routine {
     Routine { lines: builder.finish().used(), operands: vec![4; 3], ..Routine::default() }
 }
 
-/// Makes one register or place of a step another one; `false` if the step has none.
+/// Replaces one register or place of a step with another; returns `false` if the step has none.
 fn confuse(step: &mut Step, random: &mut Random) -> bool {
     let mut other = |register: &mut u8| *register = (*register + 1 + random.below(28) as u8) % 30;
     match step {
@@ -74,7 +74,7 @@ fn an_instruction_outside_of_its_memory_is_found() {
     };
     let (frame, pool, column) = (Register::RDI, Register::RSI, Register::RCX);
     let is_right = |window, instruction: &Instruction| {
-        // Operand 1 has elements of 4 bytes, and its row's address is in r10.
+        // Operand 1 has 4-byte elements, and its row's address is in r10.
         let mut bounds = Bounds::new(512, 64, &[1, 4]);
         let address = MemoryOperand::with_base_displ(frame, Frame::operand(n(1)) as i64);
         bounds.check(&Instruction::with2(Code::Mov_r64_rm64, Register::R10, address).expect("a move"));

@@ -1,4 +1,4 @@
-//! Routines as WebAssembly, in an interpreter.
+//! Runs routines as WebAssembly, in an interpreter.
 
 use super::*;
 use gradloom_codegen::cpu::machine::wasm::{FUNCTION, MEMORY, assemble};
@@ -8,8 +8,8 @@ const PAGE: usize = 65536;
 /// Filler between operands, which must not change.
 const BETWEEN: u8 = 0xa5;
 
-/// Calls the module of a routine; see [`super::call`]. One of the operands, in turn, ends where the memory
-/// does, so that what is read behind it traps.
+/// Calls the module of a routine; see [`super::call`]. One of the operands, which varies with `columns`, ends
+/// at the end of the memory, so that reads beyond it trap.
 pub(super) fn call(
     routine: &Routine,
     first: usize,
@@ -47,7 +47,7 @@ pub(super) fn call(
     let instance = linker.instantiate_and_start(&mut store, &module).expect("a module that wants a memory");
     let function = instance.get_typed_func::<u32, ()>(&store, FUNCTION).expect("a function");
 
-    // A frame as the runtime fills it in, of 32-bit addresses.
+    // A frame as the runtime fills it in, with 32-bit addresses.
     let at = 1024;
     let data = memory.data_mut(&mut store);
     data.fill(BETWEEN);
@@ -78,7 +78,7 @@ pub(super) fn call(
     assert_eq!(stray, None, "a byte outside of operands and frame was written");
 }
 
-/// Returns whether an operand has an element for each column.
+/// Returns `true` if an operand has an element for each column.
 fn has_columns(routine: &Routine, operand: OperandNumber) -> bool {
     let lines = routine.picks.iter().map(|pick| &pick.lines).chain([&routine.lines]);
     lines.flat_map(|lines| &lines.all).any(|line| match line.op {
@@ -87,7 +87,7 @@ fn has_columns(routine: &Routine, operand: OperandNumber) -> bool {
     })
 }
 
-/// Longer routines stay interpreted instead of holding up the engine's compiler.
+/// Longer routines remain interpreted, so that they do not hold up the engine's compiler.
 #[test]
 fn very_long_routines_become_no_module() {
     let of = |lines: usize| {
