@@ -1,14 +1,14 @@
-//! Vectors of f32: what the kernels of products and attention are written in, once for every processor.
+//! Vectors of f32, with which the kernels of products and attention are written once for all processors.
 //!
-//! In: a generic function over [`Simd`]. Out: its instructions for AVX-512, AVX2, NEON, WebAssembly or none
-//! in particular. Always holds: a value of a type that implements [`Simd`] proves that the processor has its
-//! instructions; all operations round as IEEE 754 says, and only the number of lanes, the order of sums and
-//! whether a product is rounded before it is added differ.
+//! In: a generic function over [`Simd`]. Out: its instructions for AVX-512, AVX2, NEON, WebAssembly or any
+//! processor. Always holds: a value of a type that implements [`Simd`] proves that the processor supports its
+//! instructions. All operations round as specified by IEEE 754; only the number of lanes, the order of sums,
+//! and whether a product is rounded before it is added differ.
 //!
 //! Generic functions are `#[inline(always)]` up to a [`Vectorized`], which [`Simd::vectorize`] compiles with
-//! the instructions; a closure's body would be compiled without them.
+//! these instructions. The body of a closure would be compiled without them.
 
-// Vectors are small arrays; their loops over indices with constant bounds are what unrolls into registers.
+// Vectors are small arrays. Loops over indices with constant bounds unroll, which keeps vectors in registers.
 #![allow(clippy::needless_range_loop)]
 
 #[cfg(target_arch = "aarch64")]
@@ -32,30 +32,30 @@ use portable::Portable as Baseline;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 use wasm::Wasm as Baseline;
 
-/// Lanes of the widest vectors.
+/// Number of lanes of the widest vectors.
 pub(super) const WIDEST: usize = 16;
 
 /// Code that is compiled for an instruction set.
 pub(super) trait Vectorized {
-    /// Runs it; must be `#[inline(always)]`.
+    /// Runs the code; implementations must be `#[inline(always)]`.
     fn with_simd<S: Simd>(self, simd: S);
 }
 
-/// An instruction set's vectors.
+/// The vectors of an instruction set.
 ///
 /// # Safety
-/// A value of the type exists only where the processor has the instructions of its methods, and `F32s` is
-/// [`LANES`](Self::LANES) floats side by side, [`WIDEST`] at most.
+/// A value of the type may exist only if the processor supports the instructions of its methods. `F32s` must
+/// consist of [`LANES`](Self::LANES) contiguous floats, at most [`WIDEST`].
 pub(super) unsafe trait Simd: Copy {
-    /// A vector of [`LANES`](Self::LANES) f32, as memory has them.
+    /// A vector of [`LANES`](Self::LANES) f32, in the order in which they are stored in memory.
     type F32s: Copy;
-    /// f32 in a vector.
+    /// Number of f32 in a vector.
     const LANES: usize;
-    /// Vectors that fit in registers.
+    /// Number of vector registers.
     const REGISTERS: usize;
 
-    /// Calls a function of its own that is compiled with these instructions; here with those that the crate
-    /// is compiled for.
+    /// Runs code in a separate function that is compiled with these instructions. The default implementation
+    /// uses the instructions that the crate is compiled for.
     #[inline(always)]
     fn vectorize(self, code: impl Vectorized) {
         #[inline(never)]
@@ -65,7 +65,7 @@ pub(super) unsafe trait Simd: Copy {
         run(self, code);
     }
 
-    /// Returns a number in all lanes.
+    /// Returns a vector with `value` in all lanes.
     fn splat(self, value: f32) -> Self::F32s;
     /// Returns `a + b`.
     fn add(self, a: Self::F32s, b: Self::F32s) -> Self::F32s;
@@ -73,34 +73,34 @@ pub(super) unsafe trait Simd: Copy {
     fn sub(self, a: Self::F32s, b: Self::F32s) -> Self::F32s;
     /// Returns `a · b`.
     fn mul(self, a: Self::F32s, b: Self::F32s) -> Self::F32s;
-    /// Returns `a · b + c`, where the product is rounded only if there is no instruction for both.
+    /// Returns `a · b + c`. The product is rounded only if there is no fused instruction.
     fn mul_add(self, a: Self::F32s, b: Self::F32s, c: Self::F32s) -> Self::F32s;
-    /// Returns the larger one; `b` if that is NaN, either if `a` is.
+    /// Returns the larger operand; `b` if `b` is NaN, and either operand if `a` is.
     fn max(self, a: Self::F32s, b: Self::F32s) -> Self::F32s;
     /// Returns `then` where `a < b`, and `otherwise` elsewhere.
     fn select_less(self, a: Self::F32s, b: Self::F32s, then: Self::F32s, otherwise: Self::F32s)
     -> Self::F32s;
-    /// Returns 2 to the power n, for n from -126 to 127 in the low 9 bits of each lane.
+    /// Returns 2 to the power n, where n is an integer from -126 to 127 in the low 9 bits of each lane.
     fn power_of_two(self, n: Self::F32s) -> Self::F32s;
     /// Returns the sum of all lanes.
     fn sum(self, a: Self::F32s) -> f32;
     /// Returns the largest lane, if none is NaN.
     fn largest(self, a: Self::F32s) -> f32;
 
-    /// Reads a vector from any address.
+    /// Reads a vector from an address of any alignment.
     ///
     /// # Safety
-    /// A vector's floats must be readable there.
+    /// A whole vector of floats must be readable at `from`.
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> Self::F32s {
         // SAFETY: as promised by the caller; vectors are plain data.
         unsafe { from.cast::<Self::F32s>().read_unaligned() }
     }
 
-    /// Writes a vector to any address.
+    /// Writes a vector to an address of any alignment.
     ///
     /// # Safety
-    /// A vector's floats must be writable there.
+    /// A whole vector of floats must be writable at `to`.
     #[inline(always)]
     unsafe fn store(self, to: *mut f32, value: Self::F32s) {
         // SAFETY: as promised by the caller.
@@ -110,7 +110,7 @@ pub(super) unsafe trait Simd: Copy {
     /// Reads the first `count` lanes; the others are 0.
     ///
     /// # Safety
-    /// So many floats must be readable, and there must be so many lanes.
+    /// `count` floats must be readable at `from`, and `count` must be at most the number of lanes.
     #[inline(always)]
     unsafe fn load_first(self, count: usize, from: *const f32) -> Self::F32s {
         let mut lanes = [0.0; WIDEST];
@@ -126,7 +126,7 @@ pub(super) unsafe trait Simd: Copy {
     /// Writes the first `count` lanes.
     ///
     /// # Safety
-    /// So many floats must be writable, and there must be so many lanes.
+    /// `count` floats must be writable at `to`, and `count` must be at most the number of lanes.
     #[inline(always)]
     unsafe fn store_first(self, count: usize, to: *mut f32, value: Self::F32s) {
         let mut lanes = [0.0; WIDEST];
@@ -139,11 +139,11 @@ pub(super) unsafe trait Simd: Copy {
         }
     }
 
-    /// Returns the first `count` lanes of `a`, and `otherwise` in the others.
+    /// Returns a vector with the first `count` lanes of `a` and the other lanes of `otherwise`.
     #[inline(always)]
     fn first(self, count: usize, a: Self::F32s, otherwise: Self::F32s) -> Self::F32s {
         let mut lanes = [0.0; WIDEST];
-        // SAFETY: no vector has more lanes than the widest.
+        // SAFETY: no vector has more than `WIDEST` lanes.
         unsafe {
             self.store(lanes.as_mut_ptr(), otherwise);
             self.store_first(count.min(Self::LANES), lanes.as_mut_ptr(), a);
@@ -151,20 +151,20 @@ pub(super) unsafe trait Simd: Copy {
         }
     }
 
-    /// Loads an i8 for each lane, as f32.
+    /// Reads one i8 per lane and converts it to f32.
     ///
     /// # Safety
-    /// They must be readable.
+    /// One byte per lane must be readable at `from`.
     #[inline(always)]
     unsafe fn load_i8(self, from: *const u8) -> Self::F32s {
         // SAFETY: as promised by the caller.
         unsafe { self.load_each(|i| f32::from((*from.add(i)).cast_signed())) }
     }
 
-    /// Loads the low or the high four bits of a byte for each lane, less 8.
+    /// Reads the low or high four bits of one byte per lane, subtracts 8 and converts to f32.
     ///
     /// # Safety
-    /// They must be readable.
+    /// One byte per lane must be readable at `from`.
     #[inline(always)]
     unsafe fn load_nibbles(self, from: *const u8, high: bool) -> Self::F32s {
         let shift = if high { 4 } else { 0 };
@@ -172,48 +172,48 @@ pub(super) unsafe trait Simd: Copy {
         unsafe { self.load_each(|i| f32::from(*from.add(i) >> shift & 0xf) - 8.0) }
     }
 
-    /// Loads an f16 for each lane, as f32.
+    /// Reads one f16 per lane and converts it to f32.
     ///
     /// # Safety
-    /// They must be readable.
+    /// One f16 per lane must be readable at `from`.
     #[inline(always)]
     unsafe fn load_f16(self, from: *const u16) -> Self::F32s {
         // SAFETY: as promised by the caller.
         unsafe { self.load_each(|i| half::from_f16(*from.add(i))) }
     }
 
-    /// Loads a bf16 for each lane, as f32.
+    /// Reads one bf16 per lane and converts it to f32.
     ///
     /// # Safety
-    /// They must be readable.
+    /// One bf16 per lane must be readable at `from`.
     #[inline(always)]
     unsafe fn load_bf16(self, from: *const u16) -> Self::F32s {
         // SAFETY: as promised by the caller.
         unsafe { self.load_each(|i| half::from_bf16(*from.add(i))) }
     }
 
-    /// Returns an f16 in all lanes.
+    /// Returns a vector with an f16, converted to f32, in all lanes.
     #[inline(always)]
     fn splat_f16(self, bits: u16) -> Self::F32s {
         self.splat(half::from_f16(bits))
     }
 
-    /// Returns a vector, lane by lane.
+    /// Returns a vector whose lanes are computed by `lane`.
     #[inline(always)]
     fn load_each(self, lane: impl Fn(usize) -> f32) -> Self::F32s {
         let mut lanes = [0.0; WIDEST];
         for i in 0..Self::LANES {
             lanes[i] = lane(i);
         }
-        // SAFETY: no vector has more lanes than the widest.
+        // SAFETY: no vector has more than `WIDEST` lanes.
         unsafe { self.load(lanes.as_ptr()) }
     }
 }
 
-/// Runs code that is compiled for a level.
+/// Runs code that is compiled for an instruction set.
 ///
 /// # Safety
-/// The machine must have the level.
+/// The machine must support the instruction set.
 pub(super) unsafe fn dispatch(level: InstructionSet, code: impl Vectorized) {
     match level {
         #[cfg(target_arch = "x86_64")]
@@ -226,7 +226,7 @@ pub(super) unsafe fn dispatch(level: InstructionSet, code: impl Vectorized) {
     }
 }
 
-/// Defines methods of a [`Simd`] by instructions that its values prove to be there.
+/// Defines methods of a [`Simd`] that consist of instructions whose support its values prove.
 #[allow(unused_macros, reason = "portable vectors have none")]
 macro_rules! instructions {
     ($(fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty = $body:expr;)*) => {
@@ -234,7 +234,7 @@ macro_rules! instructions {
             #[inline(always)]
             fn $name(self, $($arg: $ty),*) -> $ret {
                 #[allow(unused_unsafe)]
-                // SAFETY: a value of this type proves that the processor has the instructions.
+                // SAFETY: a value of this type proves that the processor supports the instructions.
                 unsafe { $body }
             }
         )*

@@ -1,17 +1,17 @@
 //! Reads a strided operand as if it were contiguous.
 //!
-//! In: an operand's layout; then a range of its elements in row-major order. Out: the address of those
-//! elements, next to each other: in the operand's own bytes where they already stand so, else in a small
-//! buffer that they were copied to. Always holds: a buffer takes [`BLOCK`] elements, which with two more
-//! operands and a result still fit into the first-level cache.
+//! In: an operand's layout, then a range of its elements in row-major order. Out: the address of those
+//! elements, contiguous: in the operand's own buffer if they are contiguous there, otherwise in a small
+//! buffer to which they were copied. Always holds: a buffer holds [`BLOCK`] elements; together with two more
+//! operands and a result, it fits in the first-level cache.
 
 use gradloom_core::kernel::{Access, Layout};
 use std::mem::MaybeUninit;
 
-/// Elements that are staged at a time.
+/// Number of elements staged at a time.
 pub(super) const BLOCK: usize = 512;
 
-/// Room for one staged block of an operand.
+/// Buffer for one staged block of an operand.
 #[repr(align(64))]
 pub(super) struct Buffer {
     elements: [MaybeUninit<u32>; BLOCK],
@@ -30,7 +30,7 @@ impl Buffer {
 struct Axis {
     extent: usize,
     stride: usize,
-    /// Elements in one step along this axis: the product of the extents of the axes inside.
+    /// Number of elements in one step along this axis, which is the product of the extents of the inner axes.
     step: usize,
 }
 
@@ -38,14 +38,14 @@ struct Axis {
 enum Order {
     Contiguous,
     Splat,
-    /// Outermost axis first; at least one.
+    /// Axes, outermost first; at least one.
     Strided(Vec<Axis>),
 }
 
 /// An operand, ready to be read in row-major order.
 #[derive(Clone, Debug)]
 pub(super) struct StridedReader {
-    /// First element, in elements from the start of the buffer.
+    /// Offset of the first element from the start of the buffer, in elements.
     offset: usize,
     element_bytes: usize,
     order: Order,
@@ -56,7 +56,7 @@ impl StridedReader {
         Self::of_layout(&access.layout, access.dtype.bytes())
     }
 
-    /// Creates a reader of a layout's elements in the order of its axes; elements have 1, 2 or 4 bytes.
+    /// Creates a reader of a layout's elements in the order of its axes. Elements must have 1, 2 or 4 bytes.
     pub(super) fn of_layout(layout: &Layout, element_bytes: usize) -> Self {
         let groups = layout.collapsed();
         let order = match groups[..] {
@@ -83,8 +83,8 @@ impl StridedReader {
     /// Returns the address of `count` contiguous elements from row-major position `start` on.
     ///
     /// # Safety
-    /// `base` is the operand's buffer; `start + count` is at most the number of elements; `count` is at most
-    /// [`BLOCK`]; `buffer` is used for this operand only.
+    /// `base` must be the operand's buffer; `start + count` must not exceed the number of elements; `count`
+    /// must not exceed [`BLOCK`]; `buffer` must be used for this operand only.
     pub(super) unsafe fn stage(
         &self,
         base: *const u8,
@@ -92,8 +92,8 @@ impl StridedReader {
         count: usize,
         buffer: &mut Buffer,
     ) -> *const u8 {
-        // SAFETY: the element type has the operand's size, and any bits are a u8, u16 or u32; the rest is the
-        // caller's promise.
+        // SAFETY: the element type has the operand's size, and every bit pattern is a valid u8, u16 or u32;
+        // the rest is promised by the caller.
         unsafe {
             match self.element_bytes {
                 1 => self.stage_as::<u8>(base.cast(), start, count, buffer).cast(),
@@ -103,14 +103,14 @@ impl StridedReader {
         }
     }
 
-    /// Copies `count` elements from row-major position `start`.
+    /// Copies `count` elements, starting at row-major position `start`.
     ///
     /// # Safety
-    /// `base` is the operand's buffer; `start + count` is at most the number of elements; `to` takes them,
-    /// and overlaps none.
+    /// `base` must be the operand's buffer; `start + count` must not exceed the number of elements; `to` must
+    /// have room for them and must not overlap them.
     pub(super) unsafe fn copy(&self, base: *const u8, start: usize, count: usize, to: *mut u8) {
-        // SAFETY: the element type has the operand's size, and any bits are a u8, u16 or u32; the rest is the
-        // caller's promise.
+        // SAFETY: the element type has the operand's size, and every bit pattern is a valid u8, u16 or u32;
+        // the rest is promised by the caller.
         unsafe {
             match self.element_bytes {
                 1 => self.copy_as::<u8>(base.cast(), start, count, to),
@@ -121,7 +121,7 @@ impl StridedReader {
     }
 
     /// # Safety
-    /// As [`StridedReader::copy`]; `T` has the size of the elements.
+    /// Same as [`StridedReader::copy`]; `T` must have the size of the elements.
     unsafe fn copy_as<T: Copy>(&self, base: *const T, start: usize, count: usize, to: *mut T) {
         // SAFETY: the layout's elements lie in the buffer at `base`.
         unsafe {
@@ -138,7 +138,7 @@ impl StridedReader {
     }
 
     /// # Safety
-    /// As [`StridedReader::stage`]; `T` has the size of the elements.
+    /// Same as [`StridedReader::stage`]; `T` must have the size of the elements.
     unsafe fn stage_as<T: Copy>(
         &self,
         base: *const T,
@@ -148,8 +148,8 @@ impl StridedReader {
     ) -> *const T {
         debug_assert!(count <= BLOCK && size_of::<T>() == self.element_bytes);
         let staged = buffer.elements.as_mut_ptr().cast::<T>();
-        // SAFETY: the layout's elements lie in the buffer at `base`; the staging buffer takes BLOCK elements
-        // of 4 bytes.
+        // SAFETY: the layout's elements lie in the buffer at `base`; the staging buffer has room for BLOCK
+        // elements of 4 bytes.
         unsafe {
             let first = base.add(self.offset);
             match &self.order {
@@ -177,7 +177,7 @@ impl StridedReader {
     }
 }
 
-/// Returns the distance from the first element to the one at a row-major position.
+/// Returns the offset from the first element to the one at a row-major position.
 fn position(axes: &[Axis], mut start: usize) -> usize {
     let mut position = 0;
     for axis in axes {
@@ -187,13 +187,14 @@ fn position(axes: &[Axis], mut start: usize) -> usize {
     position
 }
 
-/// Copies up to `count` elements, skipping the first `skip`; returns how many there were.
+/// Copies up to `count` elements after skipping the first `skip`; returns the number of elements copied.
 ///
 /// # Safety
-/// The axes' elements can be read from `from`; `to` takes `count` elements and overlaps none of them.
+/// The axes' elements must be readable at `from`; `to` must have room for `count` elements and must not
+/// overlap them.
 unsafe fn gather<T: Copy>(axes: &[Axis], from: *const T, skip: usize, to: *mut T, count: usize) -> usize {
     let [axis, inner @ ..] = axes else { return 0 };
-    // SAFETY: `index < extent` of every axis, so the addresses are those of elements.
+    // SAFETY: `index < extent` for every axis, so the addresses point to elements.
     unsafe {
         let mut index = skip / axis.step;
         if inner.is_empty() {
@@ -218,7 +219,7 @@ unsafe fn gather<T: Copy>(axes: &[Axis], from: *const T, skip: usize, to: *mut T
 }
 
 /// # Safety
-/// `to` takes `count` elements.
+/// `to` must have room for `count` elements.
 unsafe fn fill<T: Copy>(to: *mut T, count: usize, value: T) {
     for i in 0..count {
         // SAFETY: `i < count`.

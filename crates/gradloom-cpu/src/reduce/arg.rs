@@ -1,7 +1,7 @@
 //! The position of the largest or smallest element along an axis.
 //!
-//! In: one operand. Out: i32 positions, contiguous.
-//! Always holds: the first of equals wins, and the first NaN wins over all numbers.
+//! In: one operand. Out: i32 positions, contiguous. Always holds: of equal elements, the first wins; the
+//! first NaN wins over all numbers.
 
 use super::combine::{Extreme, MaxF32, MaxI32, MaxU32, MinF32, MinI32, MinU32, arg_columns, row};
 use crate::InstructionSet;
@@ -15,7 +15,7 @@ use std::ops::Range;
 /// Maximum number of outputs that a task computes side by side when it walks down columns.
 const STRIP: usize = 512;
 
-/// Prepares `ArgReduce`.
+/// Returns a kernel for an `ArgReduce`.
 pub(crate) fn prepare_arg(
     launch: &Launch,
     op: ArgReduceOp,
@@ -112,15 +112,15 @@ impl<F: Extreme> ArgReduce<F> {
         }
     }
 
-    /// Returns the position of the extreme element of a row: finds the element with the fast reduction,
-    /// then its position.
+    /// Returns the position of a row's extreme element: finds the element with the fast reduction, then its
+    /// position.
     ///
     /// # Safety
-    /// `from` is the operand's buffer, and the split walks along rows.
+    /// `from` must be the operand's buffer, and the split must run along rows.
     unsafe fn row(&self, output: usize, from: *const u8, buffer: &mut Buffer) -> i32 {
         let split = &self.split;
         let start = output * split.reduced;
-        // SAFETY: the row's positions are within the source; `count` elements are staged.
+        // SAFETY: the row's positions lie within the source; `count` elements are staged.
         unsafe {
             let mut extreme = F::IDENTITY;
             for block in (0..split.reduced).step_by(BLOCK) {
@@ -140,11 +140,12 @@ impl<F: Extreme> ArgReduce<F> {
     }
 
     /// # Safety
-    /// `from` is the operand's buffer, and the split walks down columns; `to` takes `width` positions.
+    /// `from` must be the operand's buffer, and the split must run along columns; `to` must have room for
+    /// `width` positions.
     unsafe fn strip(&self, start: usize, width: usize, from: *const u8, to: *mut i32, buffer: &mut Buffer) {
         let split = &self.split;
         let mut best = [F::IDENTITY; STRIP];
-        // SAFETY: the rows' positions are within the source; `width <= STRIP`.
+        // SAFETY: the rows' positions lie within the source; `width <= STRIP`.
         unsafe {
             let first = split.source.stage(from, start, width, buffer);
             std::ptr::copy_nonoverlapping(first.cast(), best.as_mut_ptr(), width);

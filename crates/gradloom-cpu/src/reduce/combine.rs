@@ -1,14 +1,14 @@
-//! The functions that combine two elements, and the inner loops over many.
+//! The functions that combine two elements, and the inner loops that combine many.
 //!
-//! In: contiguous elements. Out: their reduction, or, column by column, the reduction with what was there.
-//! Always holds: the order is fixed: [`LANES`] running results in turn, each taking four elements at a time
-//! while there are as many, then a tree over the lanes, on every instruction set.
+//! In: contiguous elements. Out: their reduction or, column by column, their combination with running
+//! results. Always holds: the order is the same on every instruction set: [`LANES`] running results in turn,
+//! each of which combines four elements at a time while enough remain, then a tree over the lanes.
 
 use crate::multiversion;
 
-/// Running results of a row: four of the widest registers, which hides the latency of an addition.
+/// Number of running results of a row: four of the widest registers, which hides the latency of an addition.
 const LANES: usize = 64;
-/// Elements of the widest register; fewer are combined one by one.
+/// Number of elements of the widest register; fewer elements are combined one by one.
 const VECTOR: usize = 16;
 
 /// An associative operator with an identity, on one element type.
@@ -19,26 +19,26 @@ pub(crate) trait Reducer: Send + Sync + 'static {
     fn combine(a: Self::T, b: Self::T) -> Self::T;
 }
 
-/// An order, for the position of the extreme element. NaN comes before all numbers.
+/// An order that determines the extreme element. NaN comes before all numbers.
 pub(super) trait Extreme: Reducer {
-    /// Returns whether `a` comes strictly before `b`.
+    /// Returns `true` if `a` comes strictly before `b`.
     fn ahead(a: Self::T, b: Self::T) -> bool;
-    /// Returns whether `a` is the extreme element `b`.
+    /// Returns `true` if `a` is the extreme element `b`.
     #[inline(always)]
     fn is(a: Self::T, b: Self::T) -> bool {
         a == b || (is_nan(a) && is_nan(b))
     }
 }
 
-/// Returns whether a value is NaN: it is not equal to itself.
+/// Returns `true` if a value is NaN, the only value that is not equal to itself.
 #[inline(always)]
 #[allow(clippy::eq_op)]
 fn is_nan<T: PartialOrd>(a: T) -> bool {
     a != a
 }
 
-/// Declares a reducer for each function that reductions combine elements with, and each dtype; and
-/// `with_reducer!(op, dtype, F => value)`, which is the value with the reducer of an op for `F`.
+/// Declares a reducer for each combining function and dtype, and the macro
+/// `with_reducer!(op, dtype, F => value)`, which evaluates `value` with `F` as the reducer of the op.
 macro_rules! reducers {
     ($d:tt $($name:ident: $combiner:ident of $dtype:pat => $T:ty, $identity:expr, $combine:expr;)*) => {
         $(
@@ -76,7 +76,7 @@ reducers! { $
     ProdF32: Mul of F32 => f32, 1.0, |a, b| a * b;
     MaxF32: Max of F32 => f32, f32::NEG_INFINITY, larger;
     MinF32: Min of F32 => f32, f32::INFINITY, smaller;
-    // Two's complement: the sums and products of i32 have the same bits.
+    // Two's complement: sums and products have the same bits for i32 and u32.
     SumU32: Add of I32 | U32 => u32, 0, u32::wrapping_add;
     ProdU32: Mul of I32 | U32 => u32, 1, u32::wrapping_mul;
     MaxI32: Max of I32 => i32, i32::MIN, i32::max;
@@ -85,13 +85,13 @@ reducers! { $
     MinU32: Min of U32 => u32, u32::MAX, u32::min;
 }
 
-/// Returns the larger of two, or a NaN.
+/// Returns the larger number, or NaN if either is NaN.
 #[inline(always)]
 fn larger(a: f32, b: f32) -> f32 {
     if a > b || a.is_nan() { a } else { b }
 }
 
-/// Returns the smaller of two, or a NaN.
+/// Returns the smaller number, or NaN if either is NaN.
 #[inline(always)]
 fn smaller(a: f32, b: f32) -> f32 {
     if a < b || a.is_nan() { a } else { b }
@@ -110,7 +110,7 @@ macro_rules! extreme {
 extreme!(MaxF32 >, MinF32 <, MaxI32 >, MinI32 <, MaxU32 >, MinU32 <);
 
 /// # Safety
-/// `count` elements can be read from `from`.
+/// `count` elements must be readable at `from`.
 #[inline(always)]
 pub(crate) unsafe fn row_body<F: Reducer>(count: usize, from: *const F::T) -> F::T {
     let mut lanes = [F::IDENTITY; LANES];
@@ -118,7 +118,8 @@ pub(crate) unsafe fn row_body<F: Reducer>(count: usize, from: *const F::T) -> F:
     while start + 4 * LANES <= count {
         // SAFETY: `start + 4 * LANES <= count`.
         let [a, b, c, d] = unsafe { &*from.add(start).cast::<[[F::T; LANES]; 4]>() };
-        // Running results live in memory, where each waits for the one before: so four elements at a time.
+        // Running results are in memory, so each update waits for the previous one. Combining four elements
+        // first reduces the number of updates.
         for ((((running, &a), &b), &c), &d) in lanes.iter_mut().zip(a).zip(b).zip(c).zip(d) {
             *running = F::combine(*running, F::combine(F::combine(a, b), F::combine(c, d)));
         }
@@ -127,7 +128,8 @@ pub(crate) unsafe fn row_body<F: Reducer>(count: usize, from: *const F::T) -> F:
     while start + LANES <= count {
         // SAFETY: `start + LANES <= count`.
         let elements = unsafe { &*from.add(start).cast::<[F::T; LANES]>() };
-        // As long as the compiler turns into vectors: it unrolls shorter loops first, and then finds none.
+        // This loop is long enough to be vectorised; the compiler unrolls shorter loops first, which prevents
+        // that.
         for (running, &element) in lanes.iter_mut().zip(elements) {
             *running = F::combine(*running, element);
         }
@@ -154,7 +156,7 @@ pub(crate) unsafe fn row_body<F: Reducer>(count: usize, from: *const F::T) -> F:
     result
 }
 
-/// Combines the second `WIDTH` lanes with the first.
+/// Combines the second `WIDTH` lanes into the first.
 #[inline(always)]
 fn halve<F: Reducer, const WIDTH: usize>(lanes: &mut [F::T; LANES]) {
     let (first, second) = lanes.split_at_mut(WIDTH);

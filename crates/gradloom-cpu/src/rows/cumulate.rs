@@ -1,8 +1,8 @@
 //! Cumulative reductions along rows.
 //!
-//! Long rows are cut into pieces: the totals of all pieces first, then each piece from the total of those
-//! before it. Sums and products of floats are kept in f64, so that a long row loses nothing. Totals and
-//! results are formed in the order of the elements, eight at a time.
+//! Long rows are divided into pieces. The totals of all pieces are computed first, then each piece, starting
+//! from the total of the pieces before it. Sums and products of floats are accumulated in f64, so that long
+//! rows lose no precision. Totals and results are computed in the order of the elements, eight at a time.
 
 use super::{Call, Prepared, Source, Trap};
 use crate::InstructionSet;
@@ -14,9 +14,9 @@ use gradloom_core::kernel::Launch;
 
 /// A reduction of elements of one type.
 trait Reduction: Send + Sync + 'static {
-    /// An element.
+    /// Type of an element.
     type T: Copy;
-    /// A total of several; at most eight bytes.
+    /// Type of a total, with at most eight bytes.
     type Sum: Copy;
     const IDENTITY: Self::Sum;
     fn widen(x: Self::T) -> Self::Sum;
@@ -51,10 +51,10 @@ macro_rules! reductions {
 reductions! {
     SumF32 f32 as f64: 0.0, |a, b| a + b;
     ProdF32 f32 as f64: 1.0, |a, b| a * b;
-    // A NaN stays: the first operand is kept unless the other one is beyond it, or is a NaN.
+    // NaN persists: the first operand is kept unless the second one exceeds it or is NaN.
     MaxF32 f32 as f32: f32::NEG_INFINITY, |a, b| if b > a || b.is_nan() { b } else { a };
     MinF32 f32 as f32: f32::INFINITY, |a, b| if b < a || b.is_nan() { b } else { a };
-    // Sums and products that wrap have the same bits with a sign and without.
+    // Wrapping sums and products have the same bits for signed and unsigned integers.
     SumInt u32 as u32: 0, u32::wrapping_add;
     ProdInt u32 as u32: 1, u32::wrapping_mul;
     MaxI32 i32 as i32: i32::MIN, |a, b| a.max(b);
@@ -63,20 +63,20 @@ reductions! {
     MinU32 u32 as u32: u32::MAX, |a, b| a.min(b);
 }
 
-/// Elements: the address of the first one, and the distance between them.
+/// Elements: the address of the first one, and the stride between them.
 type From<T> = (*const T, isize);
 /// Results of such elements, in the same form.
 type To<T> = (*mut T, isize);
 /// Function that writes the running totals of elements, starting from a given total.
 type Totals<F> = unsafe fn(From<<F as Reduction>::T>, To<<F as Reduction>::T>, usize, <F as Reduction>::Sum);
 
-/// Elements that are combined before the total joins them, so that one block need not wait for the other.
+/// Number of elements combined before they are added to the total, so that blocks do not wait for each other.
 const BLOCK: usize = 8;
 
-/// Returns the total of `count` elements that lie `stride` apart.
+/// Returns the total of `count` elements with stride `stride`.
 ///
 /// # Safety
-/// They can be read.
+/// The elements must be readable.
 #[inline(always)]
 unsafe fn total_body<F: Reduction>(from: *const F::T, stride: isize, count: usize) -> F::Sum {
     let mut sum = F::IDENTITY;
@@ -95,10 +95,10 @@ multiversion! {
     fn total<F: Reduction>(from: *const F::T, stride: isize, count: usize) -> F::Sum = total_body;
 }
 
-/// Writes the totals of `count` elements up to and including each one, starting from `sum`.
+/// Writes the inclusive running totals of `count` elements, starting from `sum`.
 ///
 /// # Safety
-/// The elements can be read, and the results written.
+/// The elements must be readable, and the results writable.
 #[inline(always)]
 unsafe fn totals_body<F: Reduction>(
     (from, from_stride): From<F::T>,
@@ -127,10 +127,10 @@ unsafe fn totals_body<F: Reduction>(
     }
 }
 
-/// [`totals_body`] with strides that the compiler knows where they are one.
+/// Calls [`totals_body`] with constant strides if both are 1 or both are -1.
 ///
 /// # Safety
-/// As there.
+/// Same as [`totals_body`].
 #[inline(always)]
 unsafe fn any_totals_body<F: Reduction>(from: From<F::T>, to: To<F::T>, count: usize, sum: F::Sum) {
     // SAFETY: as promised by the caller.
@@ -149,7 +149,7 @@ multiversion! {
     ) = any_totals_body;
 }
 
-/// Prepares `Cumulate`.
+/// Returns a kernel for a `Cumulate`.
 pub(crate) fn prepare(
     launch: &Launch,
     op: ReduceOp,
@@ -196,7 +196,7 @@ struct Cumulate<F: Reduction> {
 }
 
 impl<F: Reduction> Cumulate<F> {
-    /// Returns the elements of a row from position `start` of the walk on, and their results.
+    /// Returns the elements of a row and their results, from position `start` of the traversal on.
     fn from(&self, call: &Call<'_>, row: usize, start: usize) -> (From<F::T>, To<F::T>) {
         let extent = self.rows.extent;
         let (at, direction) = if self.reverse { (extent - 1 - start, -1) } else { (start, 1) };
@@ -215,7 +215,8 @@ impl<F: Reduction> Prepared for Cumulate<F> {
             call.pool.run(rows.div_ceil(together), &|task| {
                 for row in task * together..rows.min((task + 1) * together) {
                     let (from, to) = self.from(call, row, 0);
-                    // SAFETY: the row lies in the operand and in the result, where it is this task's.
+                    // SAFETY: the row lies in the operand and in the result, and no other task writes its
+                    // results.
                     unsafe { (self.totals)(from, to, extent, F::IDENTITY) };
                 }
             });
@@ -225,13 +226,13 @@ impl<F: Reduction> Prepared for Cumulate<F> {
         let length = |task: usize| PIECE.min(extent - task % pieces * PIECE);
         call.pool.run(rows * pieces, &|task| {
             let ((from, stride), _) = self.from(call, task / pieces, task % pieces * PIECE);
-            // SAFETY: the piece lies in the operand; each task has eight bytes of scratch.
+            // SAFETY: the piece lies in the operand; each task has its own eight bytes of scratch.
             unsafe { *sums.at::<F::Sum>(task) = (self.total)(from, stride, length(task)) };
         });
         for row in 0..rows {
             let mut sum = F::IDENTITY;
             for piece in 0..pieces {
-                // SAFETY: the tasks have written them.
+                // SAFETY: the tasks have written the totals.
                 let own = unsafe { &mut *sums.at::<F::Sum>(row * pieces + piece) };
                 let before = sum;
                 sum = F::combine(sum, *own);
@@ -240,17 +241,17 @@ impl<F: Reduction> Prepared for Cumulate<F> {
         }
         call.pool.run(rows * pieces, &|task| {
             let (from, to) = self.from(call, task / pieces, task % pieces * PIECE);
-            // SAFETY: the piece lies in the operand and in the result, where it is this task's.
+            // SAFETY: the piece lies in the operand and in the result, and no other task writes its results.
             unsafe { (self.totals)(from, to, length(task), *sums.at(task)) };
         });
         Ok(())
     }
 }
 
-/// Totals of pieces, each in eight bytes.
+/// Totals of pieces, eight bytes each.
 struct Sums(*mut u64);
 
-// SAFETY: a task uses its own one alone, and runs of the pool follow each other.
+// SAFETY: each task accesses only its own total, and runs of the pool do not overlap.
 unsafe impl Sync for Sums {}
 
 impl Sums {

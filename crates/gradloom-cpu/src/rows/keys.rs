@@ -1,18 +1,18 @@
-//! Numbers that sort in the order of elements.
+//! Integers that sort in the order of elements.
 //!
-//! An element becomes a u32 key, and with its index in the row a u64: then no two are equal, and any sort is
-//! stable.
+//! An element is converted to a u32 key, and packed with its index in the row into a u64. No two of these are
+//! equal, so any sort is stable.
 
-/// Elements that can be put in order.
+/// Elements that can be sorted.
 pub(super) trait Element: Copy + Send + Sync + 'static {
-    /// Returns the key of the element. Keys have the order of elements; NaN is above all numbers, and zeros
-    /// are equal.
+    /// Returns the key of the element. Keys have the order of elements; NaN is greater than all numbers, and
+    /// zeros are equal.
     fn key(self) -> u32;
-    /// Returns the element of a key, unless several have it.
+    /// Returns the element with the given key, or `None` if several elements share the key.
     fn of_key(key: u32) -> Option<Self>;
 }
 
-/// The key of zeros.
+/// Key of zeros.
 const ZERO: u32 = 0x8000_0000;
 
 impl Element for f32 {
@@ -56,22 +56,22 @@ impl Element for u32 {
     }
 }
 
-/// Returns a key and an index as one number.
+/// Packs a key and an index into one number.
 #[inline(always)]
 pub(super) fn packed(key: u32, index: usize) -> u64 {
     u64::from(key) << 32 | index as u64
 }
 
-/// Returns the key and the index.
+/// Returns the key and the index of a packed number.
 #[inline(always)]
 pub(super) fn unpacked(packed: u64) -> (u32, usize) {
     ((packed >> 32) as u32, packed as u32 as usize)
 }
 
-/// Packs `count` elements from `first` on; keys are inverted by `flip`, which is 0 or all ones.
+/// Packs `count` elements from `first` on. Keys are XORed with `flip`, which is 0 or all ones.
 ///
 /// # Safety
-/// The elements can be read, and as many numbers written.
+/// The elements must be readable, and `to` must have room for `count` numbers.
 #[inline(always)]
 pub(super) unsafe fn pack_body<E: Element>(
     (from, stride): (*const E, usize),

@@ -1,7 +1,8 @@
-//! Rows taken as a whole: cumulative reductions, and elements in order.
+//! Kernels that process whole rows: cumulative reductions and sorts.
 //!
-//! In: an operand whose last axis has the rows, in any layout. Out: results with contiguous rows. Always
-//! holds: rows are cut into pieces of a fixed length, so that bits do not depend on the number of threads.
+//! In: an operand whose last axis contains the rows' elements, in any layout. Out: results with contiguous
+//! rows. Always holds: rows are divided into pieces of a fixed length, so that bits do not depend on the
+//! number of threads.
 
 mod cumulate;
 mod keys;
@@ -17,7 +18,7 @@ use gradloom_core::kernel::Access;
 pub(super) use cumulate::prepare as prepare_cumulate;
 pub(super) use sort::prepare as prepare_sort;
 
-/// Location of the rows of the only operand.
+/// Location of the rows of the single operand.
 struct Source {
     offset: usize,
     places: Places,

@@ -1,18 +1,18 @@
-//! The least few of many numbers, in one walk.
+//! Selects the smallest few of many numbers in a single pass.
 
 use super::keys::{Element, packed};
 use gradloom_codegen::cpu::MOST_SELECTED;
 
-/// Numbers that wait for a decision: as many again as are kept, so that deciding is seldom.
+/// Number of candidates: twice as many as are kept, so that they are seldom reduced.
 const ROOM: usize = 2 * MOST_SELECTED;
-/// Elements that are looked at together.
+/// Number of elements examined together.
 const BLOCK: usize = 16;
 
-/// Writes the `keep` least of `count` packed elements from `first` on, in no order; if there are fewer, `MAX`
-/// fills up.
+/// Writes the `keep` smallest of `count` packed elements from `first` on, in no particular order. If there
+/// are fewer, the rest is `u64::MAX`.
 ///
 /// # Safety
-/// The elements can be read, and `keep` numbers, at most [`MOST_SELECTED`], written.
+/// The elements must be readable, and `to` must have room for `keep` numbers, at most [`MOST_SELECTED`].
 #[inline(always)]
 pub(super) unsafe fn select_body<E: Element>(
     (from, stride): (*const E, usize),
@@ -40,11 +40,11 @@ pub(super) unsafe fn select_body<E: Element>(
 }
 
 struct Found {
-    /// The first `len` are numbers, the others `MAX` as long as there were never more than `len`.
+    /// The first `len` are candidates; the others are `u64::MAX` until they are first used.
     numbers: [u64; ROOM],
     len: usize,
     keep: usize,
-    /// Exclusive upper bound: a further number that is not below it is not among the least.
+    /// Exclusive upper bound of further candidates.
     limit: u64,
 }
 
@@ -60,7 +60,7 @@ impl Found {
         }
     }
 
-    /// Keeps the least.
+    /// Keeps the `keep` smallest candidates.
     #[inline(never)]
     fn decide(&mut self) {
         if self.len > self.keep {

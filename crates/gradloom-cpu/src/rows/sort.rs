@@ -1,8 +1,9 @@
-//! The first elements of rows in order, and their indices.
+//! The first elements of rows in sorted order, and their indices.
 //!
-//! Elements become numbers with their index ([`super::keys`]). A few of many are selected, piece by piece and
-//! then of what is left; short rows are sorted on a task's stack; of long rows all tasks sort the digits, the
-//! lowest first, as in Knuth, The Art of Computer Programming, volume 3, 5.2.5.
+//! Elements are packed with their indices into numbers ([`super::keys`]). A few of many elements are selected
+//! in each piece of a row, then among the selected ones. Short rows are sorted on a task's stack. Long rows
+//! are sorted digit by digit by all tasks, starting with the lowest digit, as in Knuth, The Art of Computer
+//! Programming, volume 3, section 5.2.5.
 
 use super::keys::{Element, pack_body, unpacked};
 use super::select::select_body;
@@ -26,10 +27,10 @@ multiversion! {
     ) = select_body;
 }
 
-/// Up to this many numbers are sorted by comparing them.
+/// Largest number of elements that are sorted by comparison.
 const COMPARED: usize = 256;
 
-/// Prepares `Sort`.
+/// Returns a kernel for a `Sort`.
 pub(crate) fn prepare(
     launch: &Launch,
     count: usize,
@@ -63,12 +64,12 @@ pub(crate) fn prepare(
 struct Sort<E> {
     rows: Rows,
     source: Source,
-    /// Elements of a row that are wanted.
+    /// Number of elements of a row to return.
     count: usize,
     /// Mask that inverts keys, for descending order.
     flip: u32,
     plan: SortPlan,
-    /// Offsets of elements and indices.
+    /// Offsets of the results: elements and indices.
     results: [usize; 2],
     pack: unsafe fn((*const E, usize), usize, usize, u32, *mut u64),
     select: unsafe fn((*const E, usize), [usize; 2], u32, usize, *mut u64),
@@ -90,10 +91,10 @@ impl<E: Element> Sort<E> {
         (self.source.row(call, row), self.source.stride)
     }
 
-    /// Writes the results from `first` on of a row.
+    /// Writes the results of a row from `first` on.
     ///
     /// # Safety
-    /// The numbers are packed elements of the row; no other thread writes these results meanwhile.
+    /// The numbers must be packed elements of the row; no other thread may write these results.
     unsafe fn put(&self, call: &Call<'_>, row: usize, first: usize, numbers: &[u64]) {
         let (from, stride) = self.row(call, row);
         let start = row * self.count + first;
@@ -110,7 +111,7 @@ impl<E: Element> Sort<E> {
         }
     }
 
-    /// Sorts whole rows, in tasks that sort some rows on their stacks.
+    /// Sorts whole rows; each task sorts some rows on its stack.
     fn whole_rows(&self, call: &Call<'_>) {
         let Rows { rows, extent } = self.rows;
         let together = (GRAIN / 8 / extent).max(1);
@@ -118,7 +119,7 @@ impl<E: Element> Sort<E> {
             let (mut a, mut b) = ([0; SHORT_ROW], [0; SHORT_ROW]);
             let (a, b) = (&mut a[..extent], &mut b[..extent]);
             for row in task * together..rows.min((task + 1) * together) {
-                // SAFETY: the row lies in the operand, and its results are this task's.
+                // SAFETY: the row lies in the operand, and no other task writes its results.
                 unsafe {
                     (self.pack)(self.row(call, row), 0, extent, self.flip, a.as_mut_ptr());
                     let sorted = sorted(a, b);
@@ -128,7 +129,7 @@ impl<E: Element> Sort<E> {
         });
     }
 
-    /// Selects in two phases: each task selects from a piece of a row, then each selects from a row.
+    /// Selects in two phases: first from each piece of a row, then from the selected elements of each row.
     fn selections(&self, call: &Call<'_>, piece: usize) {
         let Rows { rows, extent } = self.rows;
         let (pieces, keep) = (extent.div_ceil(piece), self.count);
@@ -137,7 +138,7 @@ impl<E: Element> Sort<E> {
             call.pool.run(rows.div_ceil(together), &|task| {
                 let mut found = [0; MOST_SELECTED];
                 for row in task * together..rows.min((task + 1) * together) {
-                    // SAFETY: the row lies in the operand, and its results are this task's.
+                    // SAFETY: the row lies in the operand, and no other task writes its results.
                     unsafe {
                         (self.select)(self.row(call, row), [0, extent], self.flip, keep, found.as_mut_ptr());
                         found[..keep].sort_unstable();
@@ -151,14 +152,14 @@ impl<E: Element> Sort<E> {
         call.pool.run(rows * pieces, &|task| {
             let first = task % pieces * piece;
             let range = [first, piece.min(extent - first)];
-            // SAFETY: the piece lies in the operand, and each task has its part of the scratch.
+            // SAFETY: the piece lies in the operand, and each task has its own part of the scratch.
             unsafe {
                 let to = found.list(task * keep, keep).as_mut_ptr();
                 (self.select)(self.row(call, task / pieces), range, self.flip, keep, to);
             }
         });
         call.pool.run(rows, &|row| {
-            // SAFETY: the tasks have written it; the row's results are this task's.
+            // SAFETY: the tasks have written the list; no other task writes the row's results.
             unsafe {
                 let all = found.list(row * pieces * keep, pieces * keep);
                 all.select_nth_unstable(keep - 1);
@@ -168,7 +169,7 @@ impl<E: Element> Sort<E> {
         });
     }
 
-    /// Sorts a row digit by digit, in all tasks.
+    /// Sorts a row digit by digit, with all tasks.
     fn by_digits(&self, call: &Call<'_>, row: usize) {
         let (extent, pieces) = (self.rows.extent, self.rows.pieces());
         let scratch = call.scratch;
@@ -177,7 +178,7 @@ impl<E: Element> Sort<E> {
         let length = |piece: usize| PIECE.min(extent - piece * PIECE);
         let from = &lists[0];
         call.pool.run(pieces, &|piece| {
-            // SAFETY: the piece lies in the operand, and each task has its part of the scratch.
+            // SAFETY: the piece lies in the operand, and each task has its own part of the scratch.
             unsafe {
                 let to = from.list(piece * PIECE, length(piece)).as_mut_ptr();
                 (self.pack)(self.row(call, row), piece * PIECE, length(piece), self.flip, to);
@@ -186,19 +187,19 @@ impl<E: Element> Sort<E> {
         for digit in 0..4 {
             let [from, to] = &lists;
             call.pool.run(pieces, &|piece| {
-                // SAFETY: tasks have parts of their own.
+                // SAFETY: tasks access disjoint parts.
                 let (numbers, counts) =
                     unsafe { (from.list(piece * PIECE, length(piece)), counts.of(piece)) };
                 counts.fill(0);
                 numbers.iter().for_each(|&number| counts[digit_of(number, digit)] += 1);
             });
-            // SAFETY: no task runs.
+            // SAFETY: no task is running.
             if unsafe { !counts.start(pieces, extent) } {
                 continue;
             }
             call.pool.run(pieces, &|piece| {
-                // SAFETY: tasks read parts of their own, and write to places of their own: they have counted
-                // before how many of each digit they have.
+                // SAFETY: tasks read disjoint parts and write to disjoint places, which were computed from
+                // the number of occurrences of each digit in each part.
                 unsafe {
                     let numbers = from.list(piece * PIECE, length(piece));
                     place(numbers, digit, counts.of(piece), to.0);
@@ -209,22 +210,22 @@ impl<E: Element> Sort<E> {
         let sorted = &lists[0];
         call.pool.run(self.count.div_ceil(PIECE), &|piece| {
             let first = piece * PIECE;
-            // SAFETY: the results of the piece are this task's.
+            // SAFETY: no other task writes the results of the piece.
             unsafe { self.put(call, row, first, sorted.list(first, PIECE.min(self.count - first))) };
         });
     }
 }
 
-/// Returns bits 8 `digit` to 8 `digit` + 7 of a number's key.
+/// Returns bits `8·digit` to `8·digit + 7` of a number's key.
 #[inline(always)]
 fn digit_of(number: u64, digit: u32) -> usize {
     (number >> (32 + 8 * digit)) as usize % DIGITS
 }
 
-/// Writes each number to the place that its digit is at, and moves that place on.
+/// Writes each number to the next place of its digit, and increments that place.
 ///
 /// # Safety
-/// All places can be written.
+/// All places must be writable.
 #[inline(always)]
 unsafe fn place(numbers: &[u64], digit: u32, places: &mut [u32], to: *mut u64) {
     for &number in numbers {
@@ -235,7 +236,8 @@ unsafe fn place(numbers: &[u64], digit: u32, places: &mut [u32], to: *mut u64) {
     }
 }
 
-/// Returns a list's numbers in order, in it or in another of its length.
+/// Returns a list's numbers in sorted order, in the list itself or in `other`, which must have the same
+/// length.
 fn sorted<'l>(list: &'l mut [u64], other: &'l mut [u64]) -> &'l [u64] {
     if list.len() <= COMPARED {
         list.sort_unstable();
@@ -256,27 +258,27 @@ fn sorted<'l>(list: &'l mut [u64], other: &'l mut [u64]) -> &'l [u64] {
         for count in counts.iter_mut() {
             (*count, next) = (next, next + *count);
         }
-        // SAFETY: the places of all numbers are those of the list, each once.
+        // SAFETY: the numbers' places are those of the list, each exactly once.
         unsafe { place(from, digit, counts, to.as_mut_ptr()) };
         (from, to) = (to, from);
     }
     from
 }
 
-/// Packed numbers in the scratch.
+/// Packed numbers in scratch memory.
 struct Numbers(*mut u64);
 
-// SAFETY: tasks use parts of their own, and runs of the pool follow each other.
+// SAFETY: tasks access disjoint parts, and runs of the pool do not overlap.
 unsafe impl Sync for Numbers {}
 
 impl Numbers {
     /// Returns `count` numbers from `start` on.
     ///
     /// # Safety
-    /// They lie within the scratch, and no other reference to them is alive.
+    /// The numbers must lie within the scratch, and no other reference to them may be alive.
     #[allow(clippy::mut_from_ref)]
     unsafe fn list(&self, start: usize, count: usize) -> &mut [u64] {
-        // SAFETY: as promised by the caller; any bits are a number.
+        // SAFETY: as promised by the caller; every bit pattern is a valid number.
         unsafe { std::slice::from_raw_parts_mut(self.0.add(start), count) }
     }
 }
@@ -285,25 +287,25 @@ impl Numbers {
 /// digit.
 struct Counts(*mut u32);
 
-// SAFETY: as of [`Numbers`].
+// SAFETY: same as for `Numbers`.
 unsafe impl Sync for Counts {}
 
 impl Counts {
     /// Returns the counts of a piece.
     ///
     /// # Safety
-    /// No other reference to them is alive.
+    /// No other reference to the counts may be alive.
     #[allow(clippy::mut_from_ref)]
     unsafe fn of(&self, piece: usize) -> &mut [u32] {
         // SAFETY: as promised by the caller.
         unsafe { std::slice::from_raw_parts_mut(self.0.add(piece * DIGITS), DIGITS) }
     }
 
-    /// Turns counts into places: all of a digit stand together, piece by piece. False if all numbers have one
-    /// digit.
+    /// Converts counts to places: numbers with the same digit are contiguous, in the order of the pieces.
+    /// Returns `false` if all numbers have the same digit.
     ///
     /// # Safety
-    /// No other reference to the counts is alive.
+    /// No other reference to the counts may be alive.
     unsafe fn start(&self, pieces: usize, extent: usize) -> bool {
         let mut next = 0;
         for digit in 0..DIGITS {

@@ -1,5 +1,5 @@
-//! Cumulative reductions and sorts against their definition: rows short and long, in any layout, with ties,
-//! NaN and infinities.
+//! Compares cumulative reductions and sorts with their definitions: short and long rows, in any layout, with
+//! ties, NaN and infinities.
 
 use super::{prepare_cumulate, prepare_sort};
 use crate::testing::{Job, Random, Tensor, assert_near};
@@ -7,7 +7,7 @@ use gradloom_codegen::cpu::{Rows, SortPlan, cumulate_workspace};
 use gradloom_core::ir::{DType, OpKind, ReduceOp, Shape};
 use std::cmp::Ordering;
 
-/// Rows and extents: single elements, some of a block, short rows, several pieces.
+/// Rows and extents: single elements, part of a block, short rows, several pieces.
 const SHAPES: [[usize; 2]; 8] =
     [[1, 1], [3, 5], [7, 64], [40, 300], [2, 4096], [3, 4097], [1, 100_000], [2, 70_001]];
 
@@ -50,7 +50,7 @@ fn check_cumulate(x: &Tensor, op: ReduceOp, reverse: bool) {
             row[at] = sum;
         }
     }
-    // A float's product grows beyond what f32 has.
+    // A product of floats may exceed the range of f32.
     expected.iter_mut().filter(|_| x.dtype == DType::F32).for_each(|x| *x = f64::from(*x as f32));
     let kind = OpKind::Cumulate { op, reverse };
     let mut job = Job::of_op(kind, vec![x.clone()], &[(x.dtype, shape)]);
@@ -84,7 +84,7 @@ fn rows_in_order() {
     }
 }
 
-/// Puts ties, and floats that are no usual numbers, among the elements of a contiguous operand.
+/// Inserts ties and special floats into a contiguous operand.
 fn special(x: &mut Tensor) {
     let numbers = [f32::NAN, f32::INFINITY, -0.0, 0.0, f32::NEG_INFINITY, -f32::NAN];
     for place in x.positions() {

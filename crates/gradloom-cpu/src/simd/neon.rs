@@ -1,6 +1,6 @@
-//! AArch64's vectors.
+//! AArch64 vectors.
 //!
-//! In: what [`Simd`] says. Out: instructions of 128 bits, which every AArch64 processor has.
+//! In: the operations of [`Simd`]. Out: 128-bit instructions, which every AArch64 processor supports.
 
 use super::{Simd, instructions};
 use std::arch::aarch64::*;
@@ -9,7 +9,7 @@ use std::arch::aarch64::*;
 #[derive(Clone, Copy)]
 pub(super) struct Neon;
 
-// SAFETY: every AArch64 processor has the instructions; vectors are of 128 bits.
+// SAFETY: every AArch64 processor supports the instructions; vectors have 128 bits.
 unsafe impl Simd for Neon {
     type F32s = float32x4_t;
     const LANES: usize = 4;

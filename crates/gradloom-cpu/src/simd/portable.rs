@@ -1,7 +1,7 @@
-//! Vectors without instructions of their own: four numbers, one after the other.
+//! Vectors without SIMD instructions: arrays of four numbers, processed one by one.
 //!
-//! In: what [`Simd`] says. Out: code that LLVM may make vectors of. Always holds: products are rounded before
-//! they are added.
+//! In: the operations of [`Simd`]. Out: code that LLVM may vectorise. Always holds: products are rounded
+//! before they are added.
 
 use super::Simd;
 
@@ -16,7 +16,7 @@ fn each(lane: impl Fn(usize) -> f32) -> Lanes {
     [lane(0), lane(1), lane(2), lane(3)]
 }
 
-// SAFETY: there are no instructions that a processor might lack, and `F32s` is an array.
+// SAFETY: no special instructions are required, and `F32s` is an array.
 unsafe impl Simd for Portable {
     type F32s = Lanes;
     const LANES: usize = 4;

@@ -1,4 +1,4 @@
-//! Every operation of every instruction set of this machine, lane by lane against scalar arithmetic.
+//! Compares every operation of every instruction set of this machine, lane by lane, with scalar arithmetic.
 
 use super::{Simd, Vectorized, WIDEST, dispatch};
 use crate::InstructionSet;
@@ -9,20 +9,20 @@ type Lanes = [f32; WIDEST];
 
 fn on_all(code: impl Vectorized + Clone) {
     for level in InstructionSet::available() {
-        // SAFETY: the level is one of this machine's.
+        // SAFETY: this machine supports the level.
         unsafe { dispatch(level, code.clone()) };
     }
 }
 
 fn load<S: Simd>(simd: S, lanes: &Lanes) -> S::F32s {
-    // SAFETY: no vector has more lanes.
+    // SAFETY: no vector has more than `WIDEST` lanes.
     unsafe { simd.load(lanes.as_ptr()) }
 }
 
-/// Returns the lanes of a vector; NaN in those that it has not.
+/// Returns the lanes of a vector.
 fn lanes<S: Simd>(simd: S, vector: S::F32s) -> Vec<f32> {
     let mut lanes = [f32::NAN; WIDEST];
-    // SAFETY: no vector has more lanes.
+    // SAFETY: no vector has more than `WIDEST` lanes.
     unsafe { simd.store(lanes.as_mut_ptr(), vector) };
     lanes[..S::LANES].to_vec()
 }
@@ -75,7 +75,7 @@ impl Vectorized for Arithmetic {
         assert_lanes(&lanes(simd, simd.select_less(nan, one, nan, one)), |_| 1.0);
         assert_lanes(&lanes(simd, simd.select_less(one, one, nan, one)), |_| 1.0);
         for n in -126i32..=127 {
-            // The bits above the ninth must not count.
+            // Bits above the ninth must be ignored.
             for above in [0, 0x4b40_0000] {
                 let bits = simd.splat(f32::from_bits(n.cast_unsigned() & 0x1ff | above));
                 assert_lanes(&lanes(simd, simd.power_of_two(bits)), |_| 2f64.powi(n) as f32);
@@ -99,14 +99,14 @@ impl Vectorized for First {
         for count in 0..=S::LANES {
             let [x, y] = std::array::from_fn(|_| random(&mut numbers));
             let [a, b] = [x, y].map(|lanes| load(simd, &lanes));
-            // No more is there to be read, which Miri sees.
+            // Nothing beyond these elements may be read, which Miri checks.
             let some = x[..count].to_vec();
-            // SAFETY: there are so many.
+            // SAFETY: there are `count` elements.
             let found = unsafe { simd.load_first(count, some.as_ptr()) };
             assert_lanes(&lanes(simd, found), |i| if i < count { x[i] } else { 0.0 });
             assert_lanes(&lanes(simd, simd.first(count, a, b)), |i| if i < count { x[i] } else { y[i] });
             let mut written = y;
-            // SAFETY: there is room for more.
+            // SAFETY: `written` has room for `count` elements.
             unsafe { simd.store_first(count, written.as_mut_ptr(), a) };
             assert_lanes(&written, |i| if i < count { x[i] } else { y[i] });
         }
@@ -126,7 +126,7 @@ impl Vectorized for Narrow {
     fn with_simd<S: Simd>(self, simd: S) {
         let bytes: Vec<u8> = (0..=255).collect();
         let halves: Vec<u16> = (0..=u16::MAX).collect();
-        // SAFETY: chunks have as many elements as a vector has lanes.
+        // SAFETY: each chunk has as many elements as a vector has lanes.
         unsafe {
             for chunk in bytes.chunks_exact(S::LANES) {
                 let from = chunk.as_ptr();

@@ -1,28 +1,28 @@
-//! WebAssembly's vectors.
+//! WebAssembly vectors.
 //!
-//! In: what [`Simd`] says. Out: instructions of 128 bits. Always holds: products are rounded before they are
-//! added, unless the module is compiled for relaxed vectors: then it is the machine that decides, once for
-//! all of them.
+//! In: the operations of [`Simd`]. Out: 128-bit instructions. Always holds: products are rounded before they
+//! are added, unless the module is compiled with relaxed SIMD. In that case the machine decides, in the same
+//! way for all products.
 
 use super::{Simd, instructions};
 use std::arch::wasm32::*;
 
-/// `a · b + c`, rounded once where the machine has an instruction for that.
+/// Computes `a · b + c`, rounded once if the machine has an instruction for it.
 #[cfg(target_feature = "relaxed-simd")]
 use std::arch::wasm32::f32x4_relaxed_madd as multiply_add;
 
-/// `a · b + c`, rounded twice.
+/// Computes `a · b + c`, rounded twice.
 #[cfg(not(target_feature = "relaxed-simd"))]
 #[inline(always)]
 fn multiply_add(a: v128, b: v128, c: v128) -> v128 {
     f32x4_add(f32x4_mul(a, b), c)
 }
 
-/// A module that was compiled with vectors, so that the engine has them.
+/// A module that was compiled with SIMD, which its engine therefore supports.
 #[derive(Clone, Copy)]
 pub(super) struct Wasm;
 
-// SAFETY: an engine refuses a module with instructions that it lacks; vectors are of 128 bits.
+// SAFETY: an engine rejects a module with instructions that it does not support; vectors have 128 bits.
 unsafe impl Simd for Wasm {
     type F32s = v128;
     const LANES: usize = 4;

@@ -1,6 +1,6 @@
-//! The vectors of AVX2 and AVX-512.
+//! AVX2 and AVX-512 vectors.
 //!
-//! In: what [`Simd`] says. Out: instructions of 256 or 512 bits.
+//! In: the operations of [`Simd`]. Out: 256-bit or 512-bit instructions.
 
 use super::{Simd, Vectorized, instructions};
 use std::arch::x86_64::*;
@@ -22,11 +22,11 @@ impl Avx2 {
 fn first_of_8(count: usize) -> __m256i {
     static LANES: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
     let from = &LANES[8 - count.min(8)..][..8];
-    // SAFETY: there are eight integers.
+    // SAFETY: `from` has eight integers.
     unsafe { from.as_ptr().cast::<__m256i>().read_unaligned() }
 }
 
-// SAFETY: `new` is told that the processor has the instructions; vectors are of 256 bits.
+// SAFETY: the caller of `new` guarantees that the processor supports the instructions; vectors have 256 bits.
 unsafe impl Simd for Avx2 {
     type F32s = __m256;
     const LANES: usize = 8;
@@ -38,7 +38,7 @@ unsafe impl Simd for Avx2 {
         fn run(simd: Avx2, code: impl Vectorized) {
             code.with_simd(simd);
         }
-        // SAFETY: a value of this type proves that the processor has the instructions.
+        // SAFETY: a value of this type proves that the processor supports the instructions.
         unsafe { run(self, code) };
     }
 
@@ -126,7 +126,7 @@ fn first_of_16(count: usize) -> __mmask16 {
     ((1u32 << count.min(16)) - 1) as __mmask16
 }
 
-// SAFETY: `new` is told that the processor has the instructions; vectors are of 512 bits.
+// SAFETY: the caller of `new` guarantees that the processor supports the instructions; vectors have 512 bits.
 unsafe impl Simd for Avx512 {
     type F32s = __m512;
     const LANES: usize = 16;
@@ -138,7 +138,7 @@ unsafe impl Simd for Avx512 {
         fn run(simd: Avx512, code: impl Vectorized) {
             code.with_simd(simd);
         }
-        // SAFETY: a value of this type proves that the processor has the instructions.
+        // SAFETY: a value of this type proves that the processor supports the instructions.
         unsafe { run(self, code) };
     }
 
@@ -190,7 +190,7 @@ unsafe impl Simd for Avx512 {
     unsafe fn load_nibbles(self, from: *const u8, high: bool) -> __m512 {
         // SAFETY: as promised by the caller.
         unsafe {
-            // Of an index into 16 lanes, four bits count.
+            // Only the low four bits of each index are used.
             let table = _mm512_setr_ps(
                 -8.0, -7.0, -6.0, -5.0, -4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0,
             );
