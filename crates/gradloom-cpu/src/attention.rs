@@ -25,7 +25,7 @@ use gradloom_core::kernel::Launch;
 use gradloom_device::memory::counted;
 use operands::Operands;
 
-/// Returns a kernel for an `Attention`.
+/// Returns a kernel for an `Attention` launch.
 ///
 /// # Panics
 /// The kernel panics if it runs on more threads than the launch's workspace was sized for.
@@ -33,7 +33,7 @@ pub(super) fn prepare_attention(launch: &Launch, spec: &AttentionSpec) -> Box<dy
     Box::new(Attention::new(launch, spec, InstructionSet::detect()))
 }
 
-/// Returns a kernel for an `AttentionGrad`.
+/// Returns a kernel for an `AttentionGrad` launch.
 ///
 /// # Panics
 /// The kernel panics if it runs on more threads than the launch's workspace was sized for.

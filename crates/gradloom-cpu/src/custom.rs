@@ -9,7 +9,7 @@ use gradloom_core::kernel::{Access, Launch};
 use gradloom_device::host::run_on_host;
 use std::sync::Arc;
 
-/// Returns a kernel for a `Custom`.
+/// Returns a kernel for a `Custom` launch.
 ///
 /// # Panics
 /// Panics if lowering left an operand that is not contiguous, or a result that may alias an operand.

@@ -132,7 +132,7 @@ impl Default for FirstFault {
 }
 
 impl FirstFault {
-    /// Creates a record without faults.
+    /// Creates an empty record.
     pub fn new() -> Self {
         Self(AtomicUsize::new(usize::MAX))
     }

@@ -25,7 +25,7 @@ multiversion! {
     fn blocks<>(block: u64, step: u32, site: u32, key: [u32; 2], words: &mut [u32; WORDS]) = blocks_body;
 }
 
-/// Returns a kernel for a `RandomBits`.
+/// Returns a kernel for a `RandomBits` launch.
 pub(super) fn prepare(launch: &Launch, site: u32, level: InstructionSet) -> Box<dyn Prepared> {
     let write = &launch.writes[0];
     debug_assert!(write.layout.is_contiguous());

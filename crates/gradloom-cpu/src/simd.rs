@@ -1,4 +1,4 @@
-//! Vectors of f32, with which the kernels of products and attention are written once for all processors.
+//! Portable vectors of f32, in which the kernels of products and attention are written.
 //!
 //! In: a generic function over [`Simd`]. Out: its instructions for AVX-512, AVX2, NEON, WebAssembly or any
 //! processor. Always holds: a value of a type that implements [`Simd`] proves that the processor supports its

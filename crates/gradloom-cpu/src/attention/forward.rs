@@ -219,7 +219,8 @@ impl Task<'_> {
         unsafe { multiply(simd, queries.len(), 0..most, probabilities, packed_values, output) };
     }
 
-    /// Computes [`Task::block`] without packing, which would cost more than it saves for so few rows.
+    /// Accumulates a block as [`Task::block`] does, but without packing, which would cost more than it saves
+    /// for so few rows.
     ///
     /// # Safety
     /// Same as [`Task::block`]; keys and values must be contiguous.

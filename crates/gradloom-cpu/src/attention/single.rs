@@ -7,7 +7,7 @@
 use crate::matrix::stored::Stored;
 use crate::simd::Simd;
 
-/// Largest number of query rows per key/value head for which processing each row separately is faster than
+/// Maximum number of query rows per key/value head for which processing each row separately is faster than
 /// packing.
 pub(super) const MOST_ROWS: usize = 2;
 

@@ -1,4 +1,4 @@
-//! A block of a matrix product, which one thread computes.
+//! A block of a matrix product that one thread computes.
 //!
 //! In: a rectangle of the product, by addresses. Out: its elements in the target, strip by strip of rows;
 //! each finished strip is passed to the epilogue while it is in the cache. Always holds: each element is
@@ -294,7 +294,8 @@ impl ProductBlock<'_> {
     }
 }
 
-/// The packing step, in a separate function: engines that compile at run time optimise long functions late.
+/// Operands of [`ProductBlock::pack_right`], which is compiled as a separate function because engines that
+/// compile at run time optimise long functions late.
 struct PackRight<'a, 'b> {
     block: &'a ProductBlock<'b>,
     depth: &'a Range<usize>,

@@ -147,8 +147,7 @@ impl<T> Padded<T> {
 struct RowRest<T> {
     /// Address of the next chunk.
     next: *const T,
-    /// Number of elements from one chunk to the next; 0 for an operand whose only element fills the chunk's
-    /// buffer.
+    /// Stride between chunks, in elements; 0 for an operand whose only element fills the chunk's buffer.
     step: usize,
     /// True if results overwrite these elements.
     overwritten: bool,

@@ -19,8 +19,9 @@ use std::ops::Range;
 #[derive(Clone, Copy)]
 pub(super) struct Address {
     pub(super) base: *mut u8,
-    /// Strides in bytes between rows and between columns of the body; 0 if every tile uses the same address.
+    /// Stride in bytes between rows of the body; 0 if every tile uses the same address.
     pub(super) row_step: usize,
+    /// Stride in bytes between columns of the body; 0 if every tile uses the same address.
     pub(super) column_step: usize,
     /// Stride in bytes between rows of a tile.
     pub(super) row_stride: usize,
@@ -283,7 +284,7 @@ impl Program {
     }
 }
 
-/// Largest number of sums per row that have totals.
+/// Maximum number of sums per row that have totals.
 const ROW_TOTALS: usize = 4;
 
 /// Sums of a row of many tiles, in f64. A running sum in f32 accumulates at most [`LEAF_ROWS`] tiles.
@@ -344,11 +345,11 @@ impl Totals {
 struct Walk<'a> {
     rows: Range<usize>,
     columns: Range<usize>,
-    /// Largest number of columns of a tile.
+    /// Maximum number of columns of a tile.
     width: usize,
-    /// Largest number of rows of a tile.
+    /// Maximum number of rows of a tile.
     height: usize,
-    /// The compiled steps that replace the instructions.
+    /// Compiled steps that replace the instructions, if there are any.
     native: Option<&'a Native>,
 }
 

@@ -19,7 +19,7 @@ struct Fault {
 }
 
 impl Faults {
-    /// Creates a record without faults.
+    /// Creates an empty record.
     pub(crate) const fn new() -> Self {
         Self(Mutex::new(None))
     }

@@ -36,7 +36,7 @@ impl Program {
     /// Adds the partial results of some columns to their totals in f64, and resets them.
     ///
     /// # Safety
-    /// `partials` must be those of a panel; no other thread may access these columns of it.
+    /// `partials` must be those of a panel, whose `columns` no other thread may access.
     pub(super) unsafe fn add_to_totals(&self, partials: *mut u8, columns: &Range<usize>) {
         for result in &self.column_results {
             let Some(total) = result.total else { continue };

@@ -28,7 +28,7 @@ use gradloom_codegen::cpu::{LoopSchedule, loop_workspace};
 use gradloom_core::kernel::{Body, Launch};
 pub(crate) use program::Program;
 
-/// Returns a kernel for a `Loop`.
+/// Returns a kernel for a `Loop` launch.
 ///
 /// # Panics
 /// Panics if the launch has less scratch than [`loop_workspace`] requires.

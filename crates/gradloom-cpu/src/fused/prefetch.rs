@@ -12,9 +12,9 @@ use gradloom_codegen::cpu::loops::Slot;
 
 /// Size of a cache line in bytes.
 const LINE: usize = 64;
-/// Largest number of streams to prefetch: the number that the memory system keeps apart.
+/// Maximum number of streams to prefetch: the number that the memory system keeps apart.
 const STREAMS: usize = 8;
-/// Smallest number of instructions of a tile for which prefetching pays off.
+/// Minimum number of instructions of a tile for which prefetching pays off.
 pub(super) const WORTHWHILE: usize = 4;
 
 /// A tile that is being prefetched. Each step fetches a few lines of each stream, which is faster than

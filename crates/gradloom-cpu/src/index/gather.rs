@@ -8,7 +8,7 @@ use super::{Call, Prepared, Trap};
 use crate::work::GRAIN;
 use gradloom_core::kernel::Launch;
 
-/// Returns a kernel for a `Gather`.
+/// Returns a kernel for a `Gather` launch.
 pub(crate) fn prepare(launch: &Launch, batch: usize) -> Box<dyn Prepared> {
     let (x, index, write) = (&launch.reads[0], &launch.reads[1], &launch.writes[0]);
     let rank = x.layout.shape.rank();

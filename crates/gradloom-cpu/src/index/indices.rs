@@ -90,8 +90,8 @@ impl Indices {
         unsafe { *call.read::<i32>(self.read, self.offset + self.places.at(position)) }
     }
 
-    /// Returns the row at a row-major position. An index that is out of range returns a number above all
-    /// rows; [`Indices::check`] rules this out.
+    /// Returns the row at a row-major position. For an index out of range, returns a value that is at
+    /// least the number of rows; [`Indices::check`] rules that out.
     ///
     /// # Safety
     /// The position must be below the number of indices.

@@ -14,10 +14,10 @@ use std::ops::Range;
 
 /// Number of tasks that a large scatter is split into.
 const TASKS: usize = 16;
-/// Smallest number of elements of a row per task: four cache lines, so that tasks seldom share one.
+/// Minimum number of elements of a row per task: four cache lines, so that tasks seldom share one.
 const LEAST_COLUMNS: usize = 64;
 
-/// Returns a kernel for a `Scatter`.
+/// Returns a kernel for a `Scatter` launch.
 pub(crate) fn prepare(launch: &Launch, op: ScatterOp, batch: usize) -> Box<dyn Prepared> {
     let [x, index, updates] = [0, 1, 2].map(|read| &launch.reads[read]);
     let write = &launch.writes[0];

@@ -7,7 +7,7 @@ use super::{Call, Prepared, Trap};
 use crate::movement::CopyLoop;
 use gradloom_core::kernel::{Access, Launch, Layout};
 
-/// Returns a kernel for a `DynamicSlice`.
+/// Returns a kernel for a `DynamicSlice` launch.
 pub(crate) fn prepare_dynamic_slice(launch: &Launch) -> Box<dyn Prepared> {
     let (x, write) = (&launch.reads[0].layout, &launch.writes[0]);
     let bytes = write.dtype.bytes();
@@ -19,7 +19,7 @@ pub(crate) fn prepare_dynamic_slice(launch: &Launch) -> Box<dyn Prepared> {
     })
 }
 
-/// Returns a kernel for a `DynamicUpdateSlice`.
+/// Returns a kernel for a `DynamicUpdateSlice` launch.
 pub(crate) fn prepare_dynamic_update_slice(launch: &Launch) -> Box<dyn Prepared> {
     let (x, update, write) = (&launch.reads[0].layout, &launch.reads[1].layout, &launch.writes[0]);
     let bytes = write.dtype.bytes();
@@ -81,8 +81,9 @@ struct Starts {
 }
 
 struct Axis {
-    /// Index of the read that holds the start, and the start's offset in its buffer.
+    /// Index of the read that holds the start.
     read: usize,
+    /// Offset of the start in its buffer.
     offset: usize,
     stride: usize,
     window: usize,

@@ -14,9 +14,10 @@ use gradloom_codegen::cpu::FEW_ROWS;
 const STEP: usize = 4;
 /// Prefetch distance, in contracted indices after those of a step.
 const AHEAD: usize = 16;
-/// Number of columns of [`dots`] processed together, for one row and for several: enough independent sums to
-/// hide the latency of an addition.
+/// Number of columns of [`dots`] processed together for a single row: enough independent sums to hide the
+/// latency of an addition.
 pub(super) const GROUP: usize = 8;
+/// Number of columns of [`dots`] processed together for several rows.
 pub(super) const GROUP_OF_SEVERAL: usize = 4;
 
 /// Computes `target = rows · right` by accumulating multiples of the rows of `right`. The row at contracted

@@ -114,7 +114,7 @@ pub(crate) unsafe fn pack_stepped<S: Simd>(
     }
 }
 
-/// Packs [`BLOCK`] rows that are adjacent in memory, although their columns are not.
+/// Packs [`BLOCK`] rows whose elements are adjacent in memory along each column, rather than along the rows.
 ///
 /// # Safety
 /// There must be `BLOCK` elements at each of the columns, and room for `BLOCK` rows with stride `width`,

@@ -299,8 +299,9 @@ struct Tile {
     depth: usize,
     left: Rows,
     right: *const f32,
-    /// Stride between the right operand's contracted indices, or the table of their offsets from the start.
+    /// Stride between the right operand's contracted indices, unless there is a table.
     right_step: usize,
+    /// Table of the offsets of the right operand's contracted indices; used with `TABLE` only.
     table: *const usize,
     /// True if the operands may not fit in the second-level cache.
     far: bool,
@@ -310,8 +311,9 @@ struct Tile {
     last: usize,
 }
 
-/// Prefetch distances, in contracted indices of the right operand and of a left operand with contiguous rows.
+/// Prefetch distance of the right operand, in contracted indices.
 const AHEAD: usize = 32;
+/// Prefetch distance of a left operand with contiguous rows, in contracted indices.
 const AHEAD_IN_ROW: usize = 64;
 
 impl Tile {

@@ -31,14 +31,15 @@ pub(crate) struct CopyLoop {
     to_offset: usize,
     element_bytes: usize,
     outer: Vec<Axis>,
-    /// Outer and inner axes of the plane.
+    /// Outer axis of the plane.
     rows: Axis,
+    /// Inner axis of the plane.
     columns: Axis,
     /// Extents of a block of the plane.
     block: [usize; 2],
     /// Number of blocks of the plane along each axis.
     blocks: [usize; 2],
-    /// Number of blocks of all planes, and number of blocks per task.
+    /// Number of blocks of all planes.
     total_blocks: usize,
     blocks_per_task: usize,
 }
@@ -96,7 +97,7 @@ impl CopyLoop {
         self.total_blocks.div_ceil(self.blocks_per_task)
     }
 
-    /// Runs one task.
+    /// Runs the task with index `task`.
     ///
     /// # Safety
     /// `from` and `to` must be the buffers of the layouts: the elements of `from` must be readable, those of
@@ -229,7 +230,7 @@ unsafe fn copy_line<T: Copy>(
     }
 }
 
-/// Returns a kernel for a `Copy`.
+/// Returns a kernel for a `Copy` launch.
 pub(crate) fn prepare(launch: &Launch) -> Box<dyn Prepared> {
     let (read, write) = (&launch.reads[0], &launch.writes[0]);
     Box::new(CopyKernel(CopyLoop::new(&read.layout, &write.layout, write.dtype.bytes())))

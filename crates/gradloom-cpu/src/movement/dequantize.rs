@@ -15,7 +15,7 @@ use std::ops::Range;
 /// Number of blocks per task.
 const TASK: usize = 512;
 
-/// Returns a kernel for a `Dequantize`.
+/// Returns a kernel for a `Dequantize` launch.
 pub(crate) fn prepare(launch: &Launch, format: BlockFormat) -> Box<dyn Prepared> {
     let Layout { offset, shape, strides } = &launch.reads[0].layout;
     let axes = || shape.iter().copied().zip(strides.iter().copied());

@@ -4,7 +4,7 @@ use super::CopyLoop;
 use crate::kernel::{Call, Prepared, Trap};
 use gradloom_core::kernel::Launch;
 
-/// Returns a kernel for a `Concat`.
+/// Returns a kernel for a `Concat` launch.
 pub(crate) fn prepare(launch: &Launch, axis: usize) -> Box<dyn Prepared> {
     let write = &launch.writes[0];
     let rank = write.layout.shape.rank();

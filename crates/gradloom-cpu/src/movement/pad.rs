@@ -7,7 +7,7 @@ use gradloom_codegen::cpu::loops::bits;
 use gradloom_core::ir::Number;
 use gradloom_core::kernel::{Launch, Layout};
 
-/// Returns a kernel for a `Pad`.
+/// Returns a kernel for a `Pad` launch.
 pub(crate) fn prepare(
     launch: &Launch,
     low: &[usize],

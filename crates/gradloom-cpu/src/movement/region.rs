@@ -4,7 +4,7 @@ use super::CopyLoop;
 use crate::kernel::{Call, Prepared, Trap};
 use gradloom_core::kernel::{Launch, Layout};
 
-/// Returns a kernel for a `WriteRegion`.
+/// Returns a kernel for a `WriteRegion` launch.
 pub(crate) fn prepare(launch: &Launch) -> Box<dyn Prepared> {
     let (value, target) = (&launch.reads[0], &launch.writes[0]);
     let window = Layout {

@@ -17,7 +17,7 @@ impl Executable {
     pub(super) fn new(routine: &Routine) -> Option<(Self, usize)> {
         match assemble(routine)? {
             Ok((code, frame_bytes)) => Some((Self::of(&code)?, frame_bytes)),
-            // A bug in this compiler: the code is not run.
+            // The checks found a bug in this compiler, so the code is not run.
             Err(what) => {
                 debug_assert!(false, "machine code that is wrong: {what}\n{routine:?}");
                 None

@@ -15,7 +15,7 @@ use std::ops::Range;
 /// Maximum number of outputs that a task computes side by side when it walks down columns.
 const STRIP: usize = 512;
 
-/// Returns a kernel for an `ArgReduce`.
+/// Returns a kernel for an `ArgReduce` launch.
 pub(crate) fn prepare_arg(
     launch: &Launch,
     op: ArgReduceOp,

@@ -149,7 +149,7 @@ multiversion! {
     ) = any_totals_body;
 }
 
-/// Returns a kernel for a `Cumulate`.
+/// Returns a kernel for a `Cumulate` launch.
 pub(crate) fn prepare(
     launch: &Launch,
     op: ReduceOp,

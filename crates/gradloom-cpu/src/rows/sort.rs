@@ -27,10 +27,10 @@ multiversion! {
     ) = select_body;
 }
 
-/// Largest number of elements that are sorted by comparison.
+/// Maximum number of elements that are sorted by comparison.
 const COMPARED: usize = 256;
 
-/// Returns a kernel for a `Sort`.
+/// Returns a kernel for a `Sort` launch.
 pub(crate) fn prepare(
     launch: &Launch,
     count: usize,

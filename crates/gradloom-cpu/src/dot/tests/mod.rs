@@ -10,7 +10,7 @@ use gradloom_core::ir::{DType, OpKind, Shape};
 use gradloom_core::kernel::Layout;
 use gradloom_device::host::Pool;
 
-/// Largest number of threads that a test uses.
+/// Maximum number of threads that a test uses.
 const THREADS: usize = 3;
 
 fn case(axes: &DotAxes, lhs: Tensor, rhs: Tensor) -> Job {

@@ -8,7 +8,7 @@ use crate::{InstructionSet, Loops};
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, Number, ReduceOp, Shape, UnaryOp};
 use gradloom_core::kernel::{Body, Layout, Level, Node, NodeId, NodeKind, Store};
 
-/// A body that is built node by node.
+/// A builder of a body, node by node.
 struct Builder(Body);
 
 impl Builder {

@@ -1,5 +1,5 @@
-//! Random bodies. Operands of sums and products are first converted to small integers, so that any order
-//! computes the same bits and results can be compared exactly.
+//! Random bodies. Operands of sums and products are first converted to small integers, so that every order
+//! of evaluation computes the same bits and results can be compared exactly.
 
 use super::interpreter::interpret;
 use super::{job, run};
