@@ -7,7 +7,7 @@ use gradloom_core::kernel::{Body, Layout, Level, Node, NodeId, NodeKind, Store};
 pub(crate) struct Builder {
     pub(crate) body: Body,
     pub(crate) reads: Vec<(DType, Layout)>,
-    /// Results, each with the operand that it may overwrite.
+    /// Results, each with the operand that it may overwrite, if any.
     pub(crate) writes: Vec<(DType, Layout, Option<usize>)>,
 }
 

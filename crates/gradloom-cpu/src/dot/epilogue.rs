@@ -100,7 +100,7 @@ impl Epilogue {
         self.program.finish_tasks()
     }
 
-    /// Runs one task of combining the panels' partial results, after all blocks have run.
+    /// Runs one of the tasks that combine the panels' partial results, after all blocks have run.
     pub(super) fn finish(&self, call: &Call<'_>, index: usize) {
         let partials = call.scratch(self.partials);
         // SAFETY: the addresses are those of the launch; all panels have been initialised and processed.

@@ -13,8 +13,8 @@ use gradloom_core::ir::{DType, ReduceOp};
 ///
 /// # Safety
 /// The machine must support the instruction set that the function was compiled for. The operand must
-/// contain all elements of the tile, in the function's type, and must not be repeated. There must be a running
-/// result for each row, or for each column.
+/// contain all elements of the tile, in the function's type, and must not be repeated. There must be a
+/// running result for each row, or for each column.
 pub(super) type ReduceFn = unsafe fn(rows: usize, columns: usize, operand: &Operand, running: *mut u8);
 
 /// The loops of a reduction.

@@ -45,7 +45,7 @@ pub(crate) struct CopyLoop {
 }
 
 impl CopyLoop {
-    /// Creates a copy. Elements must have 1, 2 or 4 bytes, and no two of `to` may coincide.
+    /// Creates a copy. Elements must have 1, 2 or 4 bytes, and no two elements of `to` may coincide.
     pub(crate) fn new(from: &Layout, to: &Layout, element_bytes: usize) -> Self {
         debug_assert_eq!(from.shape, to.shape);
         let mut axes: Vec<Axis> = (0..to.shape.rank())
