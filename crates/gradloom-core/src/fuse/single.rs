@@ -1,7 +1,7 @@
 //! Kernels of ops that are not fused with others.
 //!
-//! In: an op with its operands in memory. Out: a body if the op is elementwise or a reduction, otherwise the op
-//! itself.
+//! In: an op with its operands in memory. Out: a body if the op is elementwise or a reduction, otherwise the
+//! op itself.
 
 use crate::ir::{DType, OpKind, ReduceOp};
 use crate::kernel::{Access, Body, Kernel, Level, Node, NodeId, NodeKind, Store};

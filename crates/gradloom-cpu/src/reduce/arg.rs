@@ -53,7 +53,7 @@ enum Direction {
 #[derive(Clone, Debug)]
 struct Split {
     direction: Direction,
-    /// The operand's elements in the order `[outputs, reduced]` for rows and `[reduced, outputs]` for columns.
+    /// The operand's elements: in the order `[outputs, reduced]` for rows, `[reduced, outputs]` for columns.
     source: StridedReader,
     outputs: usize,
     /// Elements per output.

@@ -22,7 +22,7 @@
 //!     .loss(|gpt, [ids, targets]| gpt.forward(ids).cross_entropy_with(targets, options))
 //!     .optimizer(AdamW::new(1e-3))
 //!     .compile(&Device::cpu())?;
-//! Row 0 has a prompt of two tokens. Row 1 has a prompt of three tokens, and padding from the sixth token on.
+//! // Row 0 has a prompt of two tokens. Row 1 has one of three tokens, and padding from the sixth token on.
 //! let ids = [1, 2, 7, 8, 9, 10, 3, 4, 5, 6, 7, 0];
 //! let targets = labels::completion(&ids, 6, &[2..6, 3..5])?;
 //! assert_eq!(targets[..6], [IGNORED, 7, 8, 9, 10, IGNORED]);

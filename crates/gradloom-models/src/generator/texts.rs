@@ -22,7 +22,7 @@ use std::fmt;
 /// session.materialize()?;
 /// let generator = Generator::new(&session, GeneratorOptions::holding(1, config.context))?;
 /// let mut texts = TextGenerator::new(generator, &Bytes);
-/// Continue beyond the context, up to an empty line.
+/// // Continues beyond the context, up to an empty line.
 /// texts.add("The plan ", Request { rolls: true, ..Request::new([], 50) }, &["\n\n"])?;
 /// while !texts.generator().is_idle() {
 ///     texts.step()?.iter().for_each(|event| print!("{}", event.text()));
