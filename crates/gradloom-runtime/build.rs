@@ -1,4 +1,4 @@
-//! Sets `cfg(unoptimized)` in builds without optimisation, whose kernels are tens of times slower, so that
+//! Sets `cfg(unoptimized)` in builds without optimization, whose kernels are tens of times slower, so that
 //! the crate can warn the user.
 
 fn main() {

@@ -1,6 +1,6 @@
 //! Turns the system's limits on the process into errors.
 //!
-//! In: nothing; `main` begins with it. Out: the effects on the process. Always holds: memory that the system
+//! In: nothing; `main` begins with it. Out: the effects on the process. Invariant: memory that the system
 //! refuses (`ulimit -v`), a file that may not grow (`ulimit -f`) and a small stack (`ulimit -s`) cause at
 //! most a message and exit code 1, never a signal.
 

@@ -1,5 +1,5 @@
 //! The `gradloom` binary: the process, its memory and its limits. Everything else is in `gradloom-command`,
-//! which waits for people and files and is therefore built without optimisation, unlike the allocator here.
+//! which waits for people and files and is therefore built without optimization, unlike the allocator here.
 
 mod limits;
 

@@ -76,7 +76,7 @@ fn a_run_tells_what_happens_and_prints_the_same() {
     assert!(times.is_sorted(), "{times:?}");
 }
 
-/// Tests that lost steps can be recognised: they precede a `resumed` event with a smaller step.
+/// Tests that lost steps can be recognized: they precede a `resumed` event with a smaller step.
 #[test]
 fn a_killed_run_goes_on_in_the_same_file() {
     let workspace = Workspace::new();

@@ -272,7 +272,7 @@ fn tensors_without_a_configuration_are_listed() {
     assert_eq!(listed, "none.safetensors: tensors without a configuration\ntensors  none\n");
     let cut = workspace.run("info cut.safetensors").stderr;
     assert!(cut.contains("  help: ") && !cut.contains("train"), "{cut}");
-    // GGUF and safetensors files are recognised under any name.
+    // GGUF and safetensors files are recognized under any name.
     std::fs::copy(workspace.path("run/model.safetensors"), workspace.path("weights")).unwrap();
     assert!(workspace.succeed("info weights").stdout.contains("a run of gradloom train"));
 }

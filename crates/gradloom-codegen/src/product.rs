@@ -1,4 +1,4 @@
-//! A generalised dot product as matrix products over strided operands.
+//! A generalized dot product as matrix products over strided operands.
 //!
 //! In: the axes of a [`Dot`](gradloom_core::ir::OpKind::Dot) and the layouts of its operands. Out: a
 //! [`DotProblem`], in which each operand has one stride for the free index and one for the contracted index,

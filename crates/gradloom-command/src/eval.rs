@@ -1,6 +1,6 @@
 //! `gradloom eval`: the perplexity of a text, and the accuracy on multiple-choice questions.
 //!
-//! In: a model's files, and text, tokens or questions. Out: a few figures. Always holds: the model's own
+//! In: a model's files, and text, tokens or questions. Out: a few figures. Invariant: the model's own
 //! tokenizer encodes the text; every token is scored once.
 
 use crate::device::{DeviceArguments, report_tuning};

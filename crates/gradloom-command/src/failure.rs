@@ -1,6 +1,6 @@
 //! Errors of the command and how they are printed.
 //!
-//! Always holds: code shared by several commands names no option, since each command has its own; a command
+//! Invariant: code shared by several commands names no option, since each command has its own; a command
 //! adds its options by [`Failure::context`] and [`Failure::under`]. Messages do not mention library
 //! functions, which a user of the command does not call.
 //!

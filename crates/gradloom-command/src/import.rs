@@ -1,7 +1,7 @@
 //! `gradloom import`: writes a model as the folder of a run.
 //!
 //! In: a model's files. Out: a folder with 32-bit weights, the configuration and the tokenizer, in the layout
-//! of a run of `gradloom train`. Always holds: the folder appears only when everything is written; nothing is
+//! of a run of `gradloom train`. Invariant: the folder appears only when everything is written; nothing is
 //! left if the model cannot be read.
 
 use crate::failure::Result;

@@ -2,7 +2,7 @@
 //! only after them.
 //!
 //! In: a command line. Out: text, files in a run folder, an exit code (0 done, 1 failed, 2 the command line
-//! must be changed; see `failure`). Always holds: a failure prints one message, with the given value and the
+//! must be changed; see `failure`). Invariant: a failure prints one message, with the given value and the
 //! remedy, and loses nothing that was saved before.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests read what they write"))]

@@ -1,6 +1,6 @@
 //! Folders that appear, or replace others, only when complete.
 //!
-//! In: a path, and code that writes files. Out: a folder at the path. Always holds: whenever the process
+//! In: a path, and code that writes files. Out: a folder at the path. Invariant: whenever the process
 //! ends, even by `kill -9`, the path is the old folder or the new one, never a mixture of both; a marker file
 //! identifies what is left beside it, and the next command removes it.
 

@@ -1,6 +1,6 @@
 //! Reporting of panics, which are bugs, in the form of errors.
 //!
-//! In: a command. Out: its exit code, 1 if it panicked. Always holds: the message of a panic, which may quote
+//! In: a command. Out: its exit code, 1 if it panicked. Invariant: the message of a panic, which may quote
 //! a file or a text, is escaped; a panic on the command's own thread is reported once.
 
 use crate::output::tell;

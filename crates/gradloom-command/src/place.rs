@@ -1,6 +1,6 @@
 //! Inspection of paths that the user named.
 //!
-//! In: a path. Out: a folder, or a file with its kind. Always holds: the error for a path that does not
+//! In: a path. Out: a folder, or a file with its kind. Invariant: the error for a path that does not
 //! exist, or is neither a file nor a folder, says so.
 
 use crate::failure::{Failure, Result};

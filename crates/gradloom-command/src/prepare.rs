@@ -1,6 +1,6 @@
 //! `gradloom prepare`: encodes text, which may be larger than memory, as files of tokens.
 //!
-//! In: text, read in pieces. Out: a folder of shards and the tokenizer that made them. Always holds: the
+//! In: text, read in pieces. Out: a folder of shards and the tokenizer that made them. Invariant: the
 //! folder appears under its name only when complete; a few pieces are in memory at a time; the files depend
 //! only on the text and the flags.
 

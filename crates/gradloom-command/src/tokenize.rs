@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     /// Print each token as the tokenizer spells it, one per line, with its id.
     #[arg(long, conflicts_with_all = ["decode", "json"])]
     pieces: bool,
-    /// Treatment of special tokens: `found` recognises them in the text, `added` also adds those that the
+    /// Treatment of special tokens: `found` recognizes them in the text, `added` also adds those that the
     /// tokenizer puts around a text, and `text` treats them as any other words.
     #[arg(long, value_enum, default_value_t = Special::Found, conflicts_with = "decode")]
     special: Special,

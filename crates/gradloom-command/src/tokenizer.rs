@@ -1,6 +1,6 @@
 //! The tokenizer of a command: named by a flag, or stored in a run or in a folder of tokens.
 //!
-//! In: the name that the user gave, or a run's settings. Out: [`AnyTokenizer`]. Always holds: a run keeps the
+//! In: the name that the user gave, or a run's settings. Out: [`AnyTokenizer`]. Invariant: a run keeps the
 //! tokenizer that it started with.
 
 use crate::failure::{Failure, Result};

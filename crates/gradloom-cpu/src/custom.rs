@@ -1,7 +1,7 @@
 //! User-defined ops: passes typed slices to their host functions.
 //!
 //! In: contiguous operands. Out: the results that [`CustomOp::run_on_host`] writes.
-//! Always holds: no result aliases an operand.
+//! Invariant: no result aliases an operand.
 
 use super::kernel::{Call, Prepared, Trap};
 use gradloom_core::ir::{CustomOp, DType};
@@ -60,7 +60,7 @@ impl Prepared for Custom {
             |(i, w): (usize, &Window)| (w.dtype, call.write::<u8>(i, w.offset * w.dtype.bytes()), w.elements);
         // SAFETY: the launch's windows lie in the call's buffers, which are aligned for their elements;
         // `prepare` checked that no result aliases an operand; a program fills its memory when it is loaded,
-        // so the elements are initialised.
+        // so the elements are initialized.
         let done = unsafe {
             run_on_host(
                 &*self.op,

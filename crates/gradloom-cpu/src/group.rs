@@ -2,7 +2,7 @@
 //!
 //! In: kernels that do not depend on each other, with their shares of the launch's operands, results and
 //! scratch. Out: a kernel that runs the tasks of all of them together, so that many small ones cost one
-//! wake-up of the threads, and small tasks several at a time. Always holds: what a task computes does not
+//! wake-up of the threads, and small tasks several at a time. Invariant: what a task computes does not
 //! depend on what it is batched with; kernels without tasks run one after the other.
 
 use super::Loops;

@@ -2,7 +2,7 @@
 //!
 //! In: a launch, converted to a [`Prepared`] kernel when the program is loaded. Out: a kernel that requires
 //! only the base addresses of the buffers ([`Call`]), so that a step neither allocates nor makes decisions.
-//! Always holds: every element of a contiguous write is written, unless the run returns a [`Trap`].
+//! Invariant: every element of a contiguous write is written, unless the run returns a [`Trap`].
 
 use super::Pool;
 use std::fmt;

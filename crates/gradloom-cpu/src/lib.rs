@@ -1,7 +1,7 @@
 //! The CPU backend: kernels over strided windows of buffers, and the threads that run them.
 //!
 //! In: a [`Launch`](gradloom_core::kernel::Launch), then, for every run, base addresses of its buffers. Out:
-//! its writes, filled, or a [`Trap`]. Always holds: work is divided by shape alone, so the bits of a result
+//! its writes, filled, or a [`Trap`]. Invariant: work is divided by shape alone, so the bits of a result
 //! do not depend on the number of threads. Elementwise kernels and reductions round after every operation, so
 //! their bits do not depend on the instruction set either; those of products and attention do.
 

@@ -1,7 +1,7 @@
 //! Selects the kernel that runs a launch.
 //!
 //! In: a launch. Out: the kernel, prepared for this machine's instruction set.
-//! Always holds: the match is exhaustive, so a new primitive does not compile until it has a kernel.
+//! Invariant: the match is exhaustive, so a new primitive does not compile until it has a kernel.
 
 use super::kernel::{Call, Prepared, Trap};
 use super::{

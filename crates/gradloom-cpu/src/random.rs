@@ -1,7 +1,7 @@
 //! Random bits: Philox4x32-10, sixteen counters at a time.
 //!
 //! In: seed and step as u32 scalars. Out: words that depend only on those, the site and their own position.
-//! Always holds: the words are those of [`gradloom_core::philox::random_word`].
+//! Invariant: the words are those of [`gradloom_core::philox::random_word`].
 
 use super::kernel::{Call, Prepared, Trap};
 use gradloom_core::kernel::Launch;

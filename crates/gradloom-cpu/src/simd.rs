@@ -1,7 +1,7 @@
 //! Portable vectors of f32, in which the kernels of products and attention are written.
 //!
 //! In: a generic function over [`Simd`]. Out: its instructions for AVX-512, AVX2, NEON, WebAssembly or any
-//! processor. Always holds: a value of a type that implements [`Simd`] proves that the processor supports its
+//! processor. Invariant: a value of a type that implements [`Simd`] proves that the processor supports its
 //! instructions. All operations round as specified by IEEE 754; only the number of lanes, the order of sums,
 //! and whether a product is rounded before it is added differ.
 //!

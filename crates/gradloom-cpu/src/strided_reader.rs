@@ -2,7 +2,7 @@
 //!
 //! In: an operand's layout, then a range of its elements in row-major order. Out: the address of those
 //! elements, contiguous: in the operand's own buffer if they are contiguous there, otherwise in a small
-//! buffer to which they were copied. Always holds: a buffer holds [`BLOCK`] elements; together with two more
+//! buffer to which they were copied. Invariant: a buffer holds [`BLOCK`] elements; together with two more
 //! operands and a result, it fits in the first-level cache.
 
 use gradloom_core::kernel::{Access, Layout};

@@ -3,7 +3,7 @@
 //!
 //! In: a [`LibraryProduct`] with row-major matrices. Out: the equivalent call with column-major matrices: the
 //! transposed product, with exchanged operands. Functions, types and constants follow cuBLAS's documentation,
-//! "Using the cuBLASLt API". Always holds: an algorithm sums in a fixed order; split-K algorithms store
+//! "Using the cuBLASLt API". Invariant: an algorithm sums in a fixed order; split-K algorithms store
 //! partial sums in scratch and do not use atomics.
 
 use super::driver::{Address, Algorithm, Failure, Fallible, Products, Stream};
@@ -99,7 +99,7 @@ pub(super) struct Cublas {
 impl Cublas {
     /// Opens the library; returns `None` if it is not found or does not support the device.
     pub(super) fn open() -> Option<Self> {
-        // SAFETY: the initialisation code of NVIDIA's library is sound.
+        // SAFETY: the initialization code of NVIDIA's library is sound.
         let open = |path: PathBuf| unsafe { Library::new(path) }.ok();
         let library = places(VARIABLE, "cublasLt", &["13", "12"]).into_iter().find_map(open)?;
         let functions = functions(&library)?;

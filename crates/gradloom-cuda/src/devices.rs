@@ -38,7 +38,7 @@ pub struct CudaReport {
 /// driver.
 ///
 /// # Errors
-/// If the driver does not initialise, or there are GPUs but no NVRTC. The error contains the remedy.
+/// If the driver does not initialize, or there are GPUs but no NVRTC. The error contains the remedy.
 pub fn cuda_devices() -> Result<Vec<CudaReport>> {
     let Some(driver) = Nvidia::open() else { return Ok(Vec::new()) };
     let driver = driver.map_err(|failure| not_started(&failure))?;

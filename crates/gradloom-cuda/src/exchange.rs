@@ -2,7 +2,7 @@
 //! device memory, and the two kernels with their parameters.
 //!
 //! In: the inputs and scalars of a step, and the address for its results. Out: a slot that the step's first
-//! kernel reads. Always holds: a slot is reused only after the step that used it is done, because there are
+//! kernel reads. Invariant: a slot is reused only after the step that used it is done, because there are
 //! more slots than steps in flight.
 
 use super::driver::{Address, Function, KernelCall};

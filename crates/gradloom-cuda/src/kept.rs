@@ -1,6 +1,6 @@
 //! Files in the user's cache with results compiled or measured for a GPU.
 //!
-//! Always holds: a file that is damaged or was made from another key is ignored; a problem with the cache is
+//! Invariant: a file that is damaged or was made from another key is ignored; a problem with the cache is
 //! never an error.
 
 use gradloom_device::regular_file;

@@ -1,6 +1,6 @@
 //! Kernels: compiled by NVIDIA's compiler, cached in the user's cache folder, loaded on the device.
 //!
-//! In: source code of kernels. Out: functions of the device. Always holds: a kernel is compiled once for a
+//! In: source code of kernels. Out: functions of the device. Invariant: a kernel is compiled once for a
 //! source, compiler, flags and architecture; a damaged cache file is ignored; a problem with the cache is
 //! never an error.
 

@@ -1,7 +1,7 @@
 //! Backend for NVIDIA GPUs through CUDA.
 //!
 //! In: plans lowered to CUDA C (`gradloom-codegen`). Out: steps, each a single launch of one graph of
-//! kernels, or of several if the host runs custom ops in between. Always holds: the host waits for the device
+//! kernels, or of several if the host runs custom ops in between. Invariant: the host waits for the device
 //! only in explicit reads, for ops on the host, and for a step that has four unfinished ones before it; the
 //! device decides whether a step commits; a replay does not modify the graph, whose edges are the plan's
 //! dependencies; failures reach the caller as errors.

@@ -123,7 +123,7 @@ impl HostBuffer {
 
     /// Returns the bytes. The device must have completed the step that writes them.
     pub(super) fn bytes(&self) -> &[u8] {
-        // SAFETY: all bytes are initialised, and the device has completed the step that wrote them.
+        // SAFETY: all bytes are initialized, and the device has completed the step that wrote them.
         unsafe { std::slice::from_raw_parts(self.pointer(), self.bytes) }
     }
 }

@@ -1,7 +1,7 @@
 //! NVIDIA's driver, through the bindings of `cudarc`, which load its library on first use.
 //!
-//! In: calls of [`Driver`]. Out: the driver's results. Always holds: the only state kept here is the result
-//! of the driver's initialisation.
+//! In: calls of [`Driver`]. Out: the driver's results. Invariant: the only state kept here is the result
+//! of the driver's initialization.
 
 use super::cublas::Cublas;
 use super::driver::{
@@ -13,7 +13,7 @@ use std::ffi::{CStr, CString, c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;
 
-/// NVIDIA's driver on this machine, initialised.
+/// NVIDIA's driver on this machine, initialized.
 #[derive(Debug)]
 pub(super) struct Nvidia(());
 
@@ -42,14 +42,14 @@ fn checked(call: &'static str, result: sys::CUresult) -> Fallible<()> {
 }
 
 impl Nvidia {
-    /// Initialises the driver; returns `None` if its library is not installed.
+    /// Initializes the driver; returns `None` if its library is not installed.
     ///
     /// # Errors
-    /// If initialisation fails: there is no device, or the library does not match the kernel module.
+    /// If initialization fails: there is no device, or the library does not match the kernel module.
     pub(super) fn open() -> Option<Fallible<Self>> {
         static STATE: OnceLock<Option<Fallible<()>>> = OnceLock::new();
         let state = STATE.get_or_init(|| {
-            // SAFETY: the initialisation code of NVIDIA's library is sound.
+            // SAFETY: the initialization code of NVIDIA's library is sound.
             unsafe { sys::is_culib_present() }.then(|| call!(cuInit(0)))
         });
         state.clone().map(|initialised| initialised.map(|()| Self(())))

@@ -1,7 +1,7 @@
 //! NVTX ranges on the timeline of NVIDIA's profilers.
 //!
 //! In: the text of a range. Out: a guard that ends the range. Without a profiler it costs nothing: profilers
-//! such as Nsight Systems set `NVTX_INJECTION64_PATH` ("NVTX C API reference", initialisation). The library
+//! such as Nsight Systems set `NVTX_INJECTION64_PATH` ("NVTX C API reference", initialization). The library
 //! is opened from the file in `GRADLOOM_NVTX`, then from the same places as CUDA's other libraries.
 
 use gradloom_codegen::cuda::nvrtc::places;
@@ -25,7 +25,7 @@ fn functions() -> Option<&'static Functions> {
         std::env::var_os("NVTX_INJECTION64_PATH")?;
         let names = [("nvtx3interop", ["1"]), ("nvToolsExt", ["1"])];
         let places = names.iter().flat_map(|(name, versions)| places(VARIABLE, name, versions));
-        // SAFETY: the initialisation code of NVIDIA's library is sound.
+        // SAFETY: the initialization code of NVIDIA's library is sound.
         let library = places.into_iter().find_map(|place| unsafe { Library::new(place) }.ok())?;
         // SAFETY: the types are those of "nvToolsExt.h", and the library is stored with the functions.
         let (push, pop) =

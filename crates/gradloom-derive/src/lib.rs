@@ -2,7 +2,7 @@
 //!
 //! In: a struct or an enum whose fields are modules. Out: an implementation of `gradloom::nn::Module` that
 //! visits the fields in declaration order under their own names, from which parameters get names such as
-//! `layers.0.attention.query.weight`. Always holds: anything that cannot be derived is a compile error at the
+//! `layers.0.attention.query.weight`. Invariant: anything that cannot be derived is a compile error at the
 //! offending code; no field is silently omitted.
 
 mod attributes;

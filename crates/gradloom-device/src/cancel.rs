@@ -1,7 +1,7 @@
 //! Cancellation of runs by another thread or at a deadline.
 //!
 //! In: a [`CancelToken`] that the caller passes to a program. Out: an error at the next point where a run
-//! can end before its commit. Always holds: a cancelled run changes no persistent state.
+//! can end before its commit. Invariant: a cancelled run changes no persistent state.
 
 use gradloom_core::error::Result;
 pub use token::CancelToken;

@@ -1,7 +1,7 @@
 //! Tensors that stay on a device.
 //!
 //! In: host data or results of a run. Out: a [`DeviceTensor`], which programs of the device accept as an
-//! input and whose elements can be read on demand. Always holds: the elements never change, so handles can be
+//! input and whose elements can be read on demand. Invariant: the elements never change, so handles can be
 //! shared and queued steps read the right values; the memory is freed with the last handle, once the device
 //! has completed the work that uses it.
 

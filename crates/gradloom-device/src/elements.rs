@@ -2,7 +2,7 @@
 //! caller.
 //!
 //! In: bytes of a device, row-major, in native byte order. Out: the same bytes, or numbers that reuse their
-//! allocation. Always holds: a failed allocation is an error that names its purpose and never aborts the
+//! allocation. Invariant: a failed allocation is an error that names its purpose and never aborts the
 //! process.
 
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -73,7 +73,7 @@ impl Elements {
             return std::mem::take(self).to_f32(dtype, what);
         }
         let Self { mut memory, bytes } = std::mem::take(self);
-        // SAFETY: `bytes` bytes are initialised, and any four of them are a valid f32.
+        // SAFETY: `bytes` bytes are initialized, and any four of them are a valid f32.
         unsafe { memory.set_len(bytes / 4) };
         if dtype.is_integer() {
             for element in &mut memory {
@@ -116,7 +116,7 @@ impl Elements {
 impl Deref for Elements {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: the first `bytes` bytes are initialised.
+        // SAFETY: the first `bytes` bytes are initialized.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr().cast(), self.bytes) }
     }
 }

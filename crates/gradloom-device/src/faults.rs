@@ -1,7 +1,7 @@
 //! A device that fails on demand, for tests of gradloom and of its users.
 //!
 //! In: any device. Out: the same device wrapped in [`Faulty`], and [`Faults`], which specifies what fails and
-//! when. Always holds: without an armed fault, operations behave as on the inner device; a fault occurs once.
+//! when. Invariant: without an armed fault, operations behave as on the inner device; a fault occurs once.
 
 use crate::Device;
 use crate::backend::{Backend, Finished, Immediate, Loaded, Pending, Queued, Resident, Work};

@@ -1,6 +1,6 @@
 //! Memory between guard pages, for tests: an out-of-bounds access before or after it crashes the process.
 //!
-//! Always holds: the memory ends at the start of an inaccessible page, and is aligned to 64 or 256 bytes if
+//! Invariant: the memory ends at the start of an inaccessible page, and is aligned to 64 or 256 bytes if
 //! its size is a multiple of that.
 
 use std::ptr::NonNull;
@@ -13,7 +13,7 @@ pub struct Guarded {
     start: NonNull<u8>,
 }
 
-// SAFETY: plain bytes, accessed through raw pointers whose owners synchronise the accesses.
+// SAFETY: plain bytes, accessed through raw pointers whose owners synchronize the accesses.
 unsafe impl Send for Guarded {}
 // SAFETY: as above.
 unsafe impl Sync for Guarded {}

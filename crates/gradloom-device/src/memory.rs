@@ -17,7 +17,7 @@ pub fn counted(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-/// Zero-initialised bytes of a kind of device. The locks of the store and `&mut` on the program synchronise
+/// Zero-initialized bytes of a kind of device. The locks of the store and `&mut` on the program synchronize
 /// accesses to them.
 pub trait DeviceMemory: Any + Debug + Send + Sync {
     /// Returns the number of bytes.
@@ -163,7 +163,7 @@ impl DeviceMemory for HostMemory {
     }
 }
 
-/// Zero-initialised host memory at a fixed address, aligned to the plan's alignment. CPU programs keep raw
+/// Zero-initialized host memory at a fixed address, aligned to the plan's alignment. CPU programs keep raw
 /// pointers into it. With the feature `guarded`, it ends at an inaccessible page.
 #[derive(Debug)]
 pub struct HostMemory {
@@ -175,7 +175,7 @@ pub struct HostMemory {
     bytes: usize,
 }
 
-// SAFETY: plain bytes, accessed through raw pointers; the owners synchronise the accesses, see
+// SAFETY: plain bytes, accessed through raw pointers; the owners synchronize the accesses, see
 // `DeviceMemory`.
 unsafe impl Send for HostMemory {}
 // SAFETY: as above.

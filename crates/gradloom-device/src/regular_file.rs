@@ -1,7 +1,7 @@
 //! Access to regular files that never blocks on another process and reads at most a limit.
 //!
 //! In: a path. Out: a file handle, the file's bytes, or an error that names the kind of file found instead.
-//! Always holds: no call waits for another process, as opening a named pipe does; reads stop at the limit,
+//! Invariant: no call waits for another process, as opening a named pipe does; reads stop at the limit,
 //! since a device may be endless; the open handle is checked, so a file that is replaced in between is
 //! detected.
 

@@ -1,6 +1,6 @@
 //! Files in the user's cache folder, which save work and can be recreated at any time.
 //!
-//! In: names and bytes. Out: complete files or none. Always holds: no process reads a partially written file.
+//! In: names and bytes. Out: complete files or none. Invariant: no process reads a partially written file.
 
 use crate::regular_file;
 use std::ffi::OsString;

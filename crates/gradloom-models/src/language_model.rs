@@ -1,6 +1,6 @@
 //! Interface of language models for generation and evaluation, independent of their architecture.
 //!
-//! In: tokens, their positions, and an attention function. Out: hidden states and logits. Always holds:
+//! In: tokens, their positions, and an attention function. Out: hidden states and logits. Invariant:
 //! positions interact only through attention, so plain training and caches, paged or not, differ only in the
 //! attention function, and share the model and its parameters.
 

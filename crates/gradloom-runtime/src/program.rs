@@ -29,7 +29,7 @@ use gradloom_device::spans::LaunchSpan;
 use gradloom_device::{Device, DeviceTensor};
 use std::sync::Arc;
 
-/// Warns, once per process, that a build without optimisation is slow.
+/// Warns, once per process, that a build without optimization is slow.
 #[cfg(unoptimized)]
 fn warn_once() {
     static SAID: std::sync::Once = std::sync::Once::new();

@@ -1,6 +1,6 @@
 //! Reads and writes JSON as Python does.
 //!
-//! In: bytes. Out: values, and text again. Always holds: Python's extensions of JSON are accepted (`NaN`,
+//! In: bytes. Out: values, and text again. Invariant: Python's extensions of JSON are accepted (`NaN`,
 //! `Infinity`, numbers beyond the range of f64, unpaired surrogates), as is a leading byte order mark.
 //! Numbers beyond the range are written as infinity, unpaired surrogates as U+FFFD.
 

@@ -1,7 +1,7 @@
 //! Store of parameters and states at stable addresses, shared by programs.
 //!
 //! In: graphs, which declare entries, and their initial values. Out: bytes by name, for callers, and
-//! addresses, for programs. Always holds: entries that are written together change together or not at all; no
+//! addresses, for programs. Invariant: entries that are written together change together or not at all; no
 //! reader observes part of a commit; growing moves no entry.
 
 use gradloom_core::collections::SortedSet;

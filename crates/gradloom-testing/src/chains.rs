@@ -2,7 +2,7 @@
 //! errors in them.
 //!
 //! In: a function, a length, a number of elements. Out: a graph that applies the function `length` times to a
-//! vector `x`, with the outputs `y` and `dx`, the gradient of the sum of `y`. Always holds: each step is a
+//! vector `x`, with the outputs `y` and `dx`, the gradient of the sum of `y`. Invariant: each step is a
 //! contraction, so that float32 stays close to float64 for any length.
 
 use gradloom_core::error::Result;

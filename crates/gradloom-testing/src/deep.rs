@@ -1,7 +1,7 @@
 //! Draws random graphs that are deep or wide, unlike those of [`generate`](crate::generate()): long chains,
 //! wide sums, nested blocks that run many times, and recurrences with their gradients.
 //!
-//! In: a seed, and the number of ops. Out: a graph that verifies, with outputs. Always holds: numbers stay
+//! In: a seed, and the number of ops. Out: a graph that verifies, with outputs. Invariant: numbers stay
 //! small, because every repeated function is a contraction; but they are not meant for comparing float32 with
 //! float64.
 
@@ -96,7 +96,7 @@ fn wide_sum(random: &mut Random, x: &[Tensor], ops: usize) -> Tensor {
     })
 }
 
-/// Draws a chain of functions, with reductions and normalisations of rows in between.
+/// Draws a chain of functions, with reductions and normalizations of rows in between.
 fn rows(random: &mut Random, x: &[Tensor], ops: usize) -> Tensor {
     let mut y = x[0];
     for i in 0..ops / 5 {

@@ -1,7 +1,7 @@
 //! Compares steps in float32 with the float64 evaluator.
 //!
 //! In: a graph, values for its leaves, and the results of a device. Out: whether float32 rounding explains
-//! the differences. The comparison is the same for all devices. Always holds: each step starts from the
+//! the differences. The comparison is the same for all devices. Invariant: each step starts from the
 //! device's own values, because it may amplify the rounding errors of the previous step.
 
 use crate::Leaves;

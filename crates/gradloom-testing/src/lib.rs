@@ -1,6 +1,6 @@
 //! Random graphs and values, and damaged files, for the tests of the workspace and `cargo xtask fuzz`.
 //!
-//! In: seeds. Out: graphs that verify, and values for their leaves. Always holds: a seed results in the same
+//! In: seeds. Out: graphs that verify, and values for their leaves. Invariant: a seed results in the same
 //! graph on every machine.
 
 pub mod adapter;

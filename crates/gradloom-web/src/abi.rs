@@ -1,7 +1,7 @@
 //! Functions called by the script.
 //!
 //! In and out: numbers; bytes by address and length in the module's memory. A function that fails returns -1,
-//! and leaves the error as JSON at [`output_ptr`]. Always holds: a single thread calls these functions, so
+//! and leaves the error as JSON at [`output_ptr`]. Invariant: a single thread calls these functions, so
 //! the state is one value; other threads only compute. These names are exported only from the WebAssembly
 //! module.
 
@@ -48,8 +48,8 @@ fn watch_panics() {
     }));
 }
 
-/// Initialises libc, which registers the caller as a thread. Calling the constructors explicitly marks the
-/// module as a library; otherwise the linker would initialise and end the program in each export.
+/// Initializes libc, which registers the caller as a thread. Calling the constructors explicitly marks the
+/// module as a library; otherwise the linker would initialize and end the program in each export.
 #[cfg(target_os = "wasi")]
 #[unsafe(no_mangle)]
 pub extern "C" fn _initialize() {

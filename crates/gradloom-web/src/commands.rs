@@ -2,7 +2,7 @@
 //!
 //! In: numbers, which may refer to texts and blobs interned before. Out: ids, counted from 0 in the order of
 //! the commands. Equal commands therefore have equal ids: the page traces a model and sends its commands to
-//! the worker, which repeats the trace. Always holds: a command that fails changes nothing but the open
+//! the worker, which repeats the trace. Invariant: a command that fails changes nothing but the open
 //! trace. An error of an op invalidates the trace; after any other error, the script abandons it.
 
 use crate::arguments::Arguments;

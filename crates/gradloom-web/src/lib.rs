@@ -5,7 +5,7 @@
 //! same `commands`, compiles, and runs programs (`sessions`) on the page's GPU (`browser`) or, in a build
 //! with the CPU, there. The scripts are in `web/`.
 //!
-//! Always holds: a call that fails leaves an error as JSON, and changes nothing else but an open trace; no
+//! Invariant: a call that fails leaves an error as JSON, and changes nothing else but an open trace; no
 //! call blocks.
 
 pub mod abi;

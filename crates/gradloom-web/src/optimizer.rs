@@ -14,7 +14,7 @@ include!(concat!(env!("OUT_DIR"), "/training.rs"));
 
 /// Adds the optimizer, limits and schedule to a trainer. The arguments are: code, maximum norm and value of
 /// gradients, memory budget in bytes, decay of running averages (0 turns off any of these four), number of
-/// micro-batches, whether parameters may be unused, number of parameters with normalised gradients and their
+/// micro-batches, whether parameters may be unused, number of parameters with normalized gradients and their
 /// indices in the model, schedule, and settings as pairs of a code and a number. Also returns the number of
 /// micro-batches.
 pub(crate) fn configure(

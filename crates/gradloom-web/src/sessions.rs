@@ -1,7 +1,7 @@
 //! Sessions, programs and steps, by their ids.
 //!
 //! In: traces, optimizers, data. Out: programs on a shared store, and steps whose results are read when they
-//! arrive. Always holds: ids are not reused.
+//! arrive. Invariant: ids are not reused.
 
 use crate::arguments::{Arguments, DTYPES};
 use crate::browser::Browser;

@@ -20,7 +20,7 @@ fn code(name: &str) -> u32 {
 
 const TRAINING: &str = include_str!(concat!(env!("OUT_DIR"), "/training.ts"));
 
-/// Optimizer arguments without limits and averages: one micro-batch, nothing unused, no normalised gradients.
+/// Optimizer arguments without limits and averages: one micro-batch, nothing unused, no normalized gradients.
 const PLAIN: [f64; 7] = [0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0];
 
 /// Returns the arguments of an optimizer with a constant rate and no limits, as TypeScript derives them from

@@ -1,7 +1,7 @@
 //! The table of ops for TypeScript, read from the methods of `Tensor`.
 //!
 //! In: the sources of `gradloom-core/src/trace` and of its layers. Out: the name, documentation and
-//! parameters of each public method and function that returns a tensor. Always holds: an op added there is in
+//! parameters of each public method and function that returns a tensor. Invariant: an op added there is in
 //! the table without further work; one that TypeScript cannot call must be listed in [`NOT_HERE`] with a
 //! reason, or the build fails.
 

@@ -2,7 +2,7 @@
 //!
 //! In: the variants of `Schedule` and `Init`, and the builder methods of each type with a constructor
 //! `new(lr: impl Into<Schedule>)`. Out: functions for Rust that read them from numbers, and the codes,
-//! settings and types for TypeScript. Always holds: both sides are generated from the same list, so no code
+//! settings and types for TypeScript. Invariant: both sides are generated from the same list, so no code
 //! is maintained by hand.
 
 use super::print::{camel, comment};

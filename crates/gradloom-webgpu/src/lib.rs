@@ -1,7 +1,7 @@
 //! Backend for WebGPU in a browser. Programs are described to the script of a web page, which runs them.
 //!
 //! In: plans lowered to WGSL. Out: calls of a [`WebHost`] that create buffers, kernels and copies, and submit
-//! steps. Always holds: nothing here blocks, because a web page must not. The script waits for the results of
+//! steps. Invariant: nothing here blocks, because a web page must not. The script waits for the results of
 //! a step ([`WebHost::results`]) before the program reads them.
 
 mod backend;

@@ -1,7 +1,7 @@
 //! Asynchronous copies from the device to the host.
 //!
 //! In: a staging buffer, and the submission that copies into it. Out: its bytes, once the copy is complete; a
-//! thread can wait for it, or be woken. Always holds: a buffer that is returned can be reused, because it is
+//! thread can wait for it, or be woken. Invariant: a buffer that is returned can be reused, because it is
 //! not mapped and has no pending mapping; a buffer that could not be mapped is dropped; wakers are woken even
 //! if the device is lost.
 

@@ -2,7 +2,7 @@
 //! the operands.
 //!
 //! In: the commands of a step before such a launch. Out: the results of the op on the device, for the
-//! following commands. Always holds: an op is not called once its step has trapped, and an op that fails ends
+//! following commands. Invariant: an op is not called once its step has trapped, and an op that fails ends
 //! the step before its commit.
 
 use super::download::Download;

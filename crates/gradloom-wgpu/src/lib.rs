@@ -2,7 +2,7 @@
 //!
 //! In: plans lowered to WGSL (`gradloom-codegen`). Out: steps, each usually one compute pass in one
 //! submission; there are several submissions if the device is idle or the host runs custom ops in between.
-//! Always holds: the host waits for the device only in explicit reads, for ops on the host, and for a step
+//! Invariant: the host waits for the device only in explicit reads, for ops on the host, and for a step
 //! that has four unfinished ones before it; the device decides whether a step commits; failures reach the
 //! caller as errors.
 

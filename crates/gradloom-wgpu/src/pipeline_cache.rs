@@ -1,7 +1,7 @@
 //! Cache of compiled pipelines on disk.
 //!
-//! In: an adapter's file in the user's cache, and new pipelines. Out: the driver's own cache, initialised
-//! from the file. Always holds: a damaged file is ignored, and a problem with the file is never an error,
+//! In: an adapter's file in the user's cache, and new pipelines. Out: the driver's own cache, initialized
+//! from the file. Invariant: a damaged file is ignored, and a problem with the file is never an error,
 //! since pipelines can be compiled without it. Some drivers do not support it.
 
 use super::gpu::validated;

@@ -1,6 +1,6 @@
 //! Runs a single launch of a program, for debug runs.
 //!
-//! In: a launch whose operands are in memory. Out: its results in memory. Always holds: a window that does
+//! In: a launch whose operands are in memory. Out: its results in memory. Invariant: a window that does
 //! not fit is a trap, as in a whole step; guards are not checked.
 
 use super::download::Download;

@@ -114,7 +114,7 @@ fn cross_entropy_on_rows_that_do_not_sum_to_one() {
     assert_near("loss", &[loss.into()], oracle.get("cross_entropy.y"), 1e-6, 0.0);
 }
 
-/// Minimises the quadratic in the file, and compares parameters and losses after each step.
+/// Minimizes the quadratic in the file, and compares parameters and losses after each step.
 fn check_optimizer(case: &str, optimizer: impl gradloom::optim::Optimizer) {
     let oracle = Oracle::load(FILE);
     let weight = Param::new([3, 4], Init::Values(oracle.f32("quadratic.w").into()));

@@ -1,4 +1,4 @@
-//! Reproduces the loss curve of Toy's GPT-2 engine ("Golden A") through the public API, with its initialiser,
+//! Reproduces the loss curve of Toy's GPT-2 engine ("Golden A") through the public API, with its initializer,
 //! soft labels, and a last position whose target is itself. See `tests/data/toy_golden_a.txt` for the
 //! settings.
 

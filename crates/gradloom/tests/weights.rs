@@ -99,7 +99,7 @@ fn elements_are_set_by_name() {
     assert!(unknown.remedies().any(|help| help == "did you mean `last.weight`?"), "{unknown}");
 }
 
-/// PyTorch writes the weights of `nn.Linear` as `[out, in]`, and a counter for batch normalisation.
+/// PyTorch writes the weights of `nn.Linear` as `[out, in]`, and a counter for batch normalization.
 #[test]
 fn a_file_of_pytorch_is_read_and_written() {
     let (_folder, file) = folder();

@@ -1,7 +1,7 @@
 //! Plan of a product with its epilogue: blocks, the destination of the raw product, and scratch memory.
 //!
 //! In: a `Dot` or [`Kernel::Dot`] with its operands and results. Out: a [`DotPlan`], which determines both
-//! the launch's workspace and the kernel. Always holds: only [`DotPlan::workspace`] depends on the number of
+//! the launch's workspace and the kernel. Invariant: only [`DotPlan::workspace`] depends on the number of
 //! threads.
 
 use super::{DotSchedule, DotTask, FEW_ROWS, column_partials};

@@ -1,7 +1,7 @@
 //! Split of a product into tasks for threads.
 //!
 //! In: a [`DotProblem`]. Out: a [`DotSchedule`], a list of blocks, each of which is computed by one thread.
-//! Always holds: the split is a function of the problem alone, so results do not depend on the number of
+//! Invariant: the split is a function of the problem alone, so results do not depend on the number of
 //! threads.
 //!
 //! A task packs its columns of the right operand, so each panel of rows packs them again. Hence columns are

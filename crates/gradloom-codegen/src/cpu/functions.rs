@@ -1,6 +1,6 @@
 //! Formulas of the elementwise ops on the CPU: one table for interpreted loops and for machine code.
 //!
-//! In: an elementwise op and the dtype of its operand. Out: a formula over [`Lanes`]. Always holds: an
+//! In: an elementwise op and the dtype of its operand. Out: a formula over [`Lanes`]. Invariant: an
 //! integer division by zero returns 0 here; the caller checks for zero divisors and traps.
 
 use super::lanes::BinaryInst::{

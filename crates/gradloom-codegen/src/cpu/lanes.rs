@@ -1,7 +1,7 @@
 //! Arithmetic on 32-bit lanes, in which the formulas of elementwise functions are written.
 //!
 //! In: a formula that is generic over [`Lanes`]. Out: with [`Scalar`], its value, in a loop that the Rust
-//! compiler vectorises; with the builder of machine code, the lines that compute it. Always holds: both give
+//! compiler vectorizes; with the builder of machine code, the lines that compute it. Invariant: both give
 //! the same bits, except for those of NaNs, because `Scalar` defines the meaning of each instruction.
 
 use gradloom_core::ir::CompareOp;

@@ -1,7 +1,7 @@
 //! Split of a fused loop into tasks, and the scratch for their partial results.
 //!
 //! In: a [`Body`]. Out: a [`LoopSchedule`], which cuts its positions into rectangles, each of which is
-//! computed by one thread. Always holds: everything is a function of the body alone. Rows stay whole if they
+//! computed by one thread. Invariant: everything is a function of the body alone. Rows stay whole if they
 //! are reduced. Columns that are reduced are cut into at most [`COLUMN_PARTS`] ranges of rows, whose partial
 //! results are combined in order.
 

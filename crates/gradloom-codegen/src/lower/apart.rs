@@ -2,7 +2,7 @@
 //!
 //! In: kernels, and the epilogues that the target's product kernels support. Out: each product with an
 //! unsupported epilogue as a plain product and a loop over its result, and each part of a group that must run
-//! separately as a kernel. Always holds: the loop directly follows the product.
+//! separately as a kernel. Invariant: the loop directly follows the product.
 
 use super::joined::joined;
 use super::{Draft, Lowering};

@@ -2,7 +2,7 @@
 //! over the cached keys with the newest key of each text.
 //!
 //! In: the kernels of a graph. Out: the same kernels, with each such loop merged into its attention as an
-//! epilogue, at the loop's position, if the attention kernel supports it. Always holds: no other kernel reads
+//! epilogue, at the loop's position, if the attention kernel supports it. Invariant: no other kernel reads
 //! the results of that attention, which are no longer stored.
 
 use super::Lowering;

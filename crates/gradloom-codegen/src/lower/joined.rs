@@ -1,8 +1,8 @@
-//! Fusion of a row kernel with the loop before it that was split from a product, such as a normalisation with
+//! Fusion of a row kernel with the loop before it that was split from a product, such as a normalization with
 //! a residual connection.
 //!
 //! The loop was the product's epilogue until the product was given to the library or cut into parts. Since
-//! the loop is now a separate launch, the next kernel that reads its result can compute it too. Always holds:
+//! the loop is now a separate launch, the next kernel that reads its result can compute it too. Invariant:
 //! the results of the loop are still stored for other readers.
 
 use gradloom_core::fuse::KernelSpec;

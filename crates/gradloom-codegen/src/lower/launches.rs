@@ -1,6 +1,6 @@
 //! From kernels to launches: schedules, scratch memory, and the operands that results may overwrite.
 //!
-//! In: kernels that can index through their operands. Out: launches. Always holds: the scratch ranges of a
+//! In: kernels that can index through their operands. Out: launches. Invariant: the scratch ranges of a
 //! group's parts are disjoint.
 
 use super::Lowering;

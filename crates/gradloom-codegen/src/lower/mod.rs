@@ -2,7 +2,7 @@
 //!
 //! In: a fused graph without block ops, and a [`Target`]. Out: [`Lowered`]. Each pass is a function over all
 //! kernels, in a separate file. The lists below contain the passes of each target, in order. Passes that only
-//! one kind of device needs are missing from the other lists. Always holds: a view is copied only if the
+//! one kind of device needs are missing from the other lists. Invariant: a view is copied only if the
 //! kernel that reads it cannot index through it (a matrix operand without single strides, or an operand of a
 //! custom op).
 

@@ -2,7 +2,7 @@
 //!
 //! In: the kernels of a graph. Out: the same kernels with other element types. A kernel that reads a 16-bit
 //! value computes in f32, and one that writes it rounds. Loops and products store results of level `Element`
-//! in 16 bits, as do attention and ops that move elements. Always holds: sums (of rows, columns and
+//! in 16 bits, as do attention and ops that move elements. Invariant: sums (of rows, columns and
 //! gradients), the targets of scatters, values that guards and updates read, and all that persists or leaves
 //! the program stay in f32.
 

@@ -1,7 +1,7 @@
 //! The pass that aligns the starts of matrix rows.
 //!
 //! In: kernels, and a test for products that the library computes. Out: the same kernels with padded rows in
-//! temporaries: rows of 50,257 logits, one per token of a vocabulary, are padded to 50,264. Always holds: the
+//! temporaries: rows of 50,257 logits, one per token of a vocabulary, are padded to 50,264. Invariant: the
 //! padding is zero if a loop writes the rows; otherwise nothing reads it.
 
 use super::library::{Padded, is_large, part, rounded_layout, zeros};

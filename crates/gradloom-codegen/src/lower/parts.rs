@@ -1,7 +1,7 @@
 //! Sums that are computed in parts, which a later kernel combines.
 //!
 //! In: kernels. Out: kernels whose results are parts of sums, and later one group that combines the parts of
-//! all pending sums. Sums for biases and small weights are only needed after the backward pass. Always holds:
+//! all pending sums. Sums for biases and small weights are only needed after the backward pass. Invariant:
 //! parts are combined in order, so the same program gives the same bits.
 
 use super::library::part;

@@ -1,7 +1,7 @@
 //! Grouping of similar products into one launch, such as the gradients of queries, keys and values.
 //!
 //! In: launches. Out: the same launches, with products moved into an earlier launch of similar products.
-//! Always holds: only tiled products are launched between the two, and none of them needs the result of
+//! Invariant: only tiled products are launched between the two, and none of them needs the result of
 //! another. The device's queue gets fewer launches, and each fills more of the device.
 
 use super::{Lowering, Section};

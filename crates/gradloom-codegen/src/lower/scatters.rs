@@ -2,7 +2,7 @@
 //! layers.
 //!
 //! In: the kernels of a graph. Out: the same kernels, with similar scatters of the commit as parts of a group
-//! at the position of the last one. Always holds: no part needs the result of another.
+//! at the position of the last one. Invariant: no part needs the result of another.
 
 use super::Lowering;
 use gradloom_core::fuse::{KernelSpec, as_one};

@@ -1,9 +1,9 @@
 //! Kernels that read an operand in its stored format: right operands of products as 16-bit floats or
-//! quantised blocks, keys and values of attention as 16-bit floats.
+//! quantized blocks, keys and values of attention as 16-bit floats.
 //!
 //! In: the kernels of a graph. Out: the same kernels, which read the source of a conversion to f32 if their
 //! target converts elements while loading them. A conversion without other readers is removed; any other one
-//! moves right before its first reader. Always holds: no element changes, because these conversions are
+//! moves right before its first reader. Invariant: no element changes, because these conversions are
 //! exact.
 //!
 //! This runs after fusion, so that no graph pass can separate a conversion from its reader. It identifies a

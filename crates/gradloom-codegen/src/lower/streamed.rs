@@ -1,7 +1,7 @@
 //! Products of few rows whose sums are cut into parts, which a loop after them adds up.
 //!
 //! In: kernels. Out: such a product as a batch of products that compute parts of its sums, and a loop that
-//! adds the parts and computes the epilogue. Always holds: parts are added in order.
+//! adds the parts and computes the epilogue. Invariant: parts are added in order.
 
 use super::parts::cut_terms;
 use super::{Draft, Lowering};

@@ -1,6 +1,6 @@
 //! A line chart as SVG, readable on light and on dark pages.
 //!
-//! In: a title and series of points. Out: the text of a file. Always holds: the file has no scripts, fonts or
+//! In: a title and series of points. Out: the text of a file. Invariant: the file has no scripts, fonts or
 //! links, and its size is bounded for any number of points.
 
 use std::fmt::Write;

@@ -1,7 +1,7 @@
 //! `events.jsonl`: the events of a run with their times, one JSON object per line; `train --json` prints the
 //! same.
 //!
-//! In: events. Out: lines at the end of the file. Always holds: lines are only appended, except that an
+//! In: events. Out: lines at the end of the file. Invariant: lines are only appended, except that an
 //! incomplete line left by an interruption is removed before the next one. `docs/runs.md` describes the keys,
 //! which may be added, but never renamed.
 

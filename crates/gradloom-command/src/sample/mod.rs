@@ -1,6 +1,6 @@
 //! `gradloom sample`: generates text.
 //!
-//! In: a model, and one or more prompts. Out: text on the standard output as it is generated. Always holds:
+//! In: a model, and one or more prompts. Out: text on the standard output as it is generated. Invariant:
 //! equal arguments produce equal text.
 
 mod options;

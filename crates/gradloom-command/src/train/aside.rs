@@ -1,6 +1,6 @@
 //! A thread that works in parallel with the steps, one job at a time.
 //!
-//! In: a job. Out: its result, when it is taken. Always holds: no job is accepted before the previous result
+//! In: a job. Out: its result, when it is taken. Invariant: no job is accepted before the previous result
 //! is taken, so at most one waits in memory; a job that was started is finished before the thread ends.
 
 use std::io;

@@ -1,6 +1,6 @@
 //! Configuration files of `--config`: TOML, or JSON as in a run's `config.json`.
 //!
-//! In: a file. Out: options, or an error with the line, the key and the expected value. Always holds: the
+//! In: a file. Out: options, or an error with the line, the key and the expected value. Invariant: the
 //! error quotes no other part of the file.
 
 use super::options::Options;
@@ -109,7 +109,7 @@ impl Problem {
     }
 }
 
-/// Shortens a text for a message to one line, long enough to recognise it.
+/// Shortens a text for a message to one line, long enough to recognize it.
 fn short(text: &str) -> String {
     const MOST: usize = 60;
     let text = printable(text).replace(['\n', '\t'], " ");

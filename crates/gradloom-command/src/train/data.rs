@@ -1,6 +1,6 @@
 //! The data of a run: text that is encoded in memory, or files of tokens.
 //!
-//! In: the settings' paths and tokenizer. Out: the data, split for training and evaluation. Always holds:
+//! In: the settings' paths and tokenizer. Out: the data, split for training and evaluation. Invariant:
 //! files of tokens are not loaded into memory.
 
 use super::settings::{DataSource, Settings};

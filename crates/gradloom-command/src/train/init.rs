@@ -1,7 +1,7 @@
 //! Runs that start from an existing model.
 //!
 //! In: the model that `--init` names, and the flags. Out: its sizes, its tokenizer, and its parameters in a
-//! session. Always holds: a flag that contradicts the model is an error, and never changes the model.
+//! session. Invariant: a flag that contradicts the model is an error, and never changes the model.
 
 use super::options::Options;
 use crate::failure::{Failure, Result};

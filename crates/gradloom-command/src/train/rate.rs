@@ -1,7 +1,7 @@
 //! Measurement of the time per step.
 //!
 //! In: the durations of the completed steps, and of the work between them. Out: the current time per step,
-//! including that work, and the remaining time. Always holds: the first step never counts, since it meets
+//! including that work, and the remaining time. Invariant: the first step never counts, since it meets
 //! cold caches, pages that the system has yet to provide, and kernels that a driver has yet to compile; the
 //! time of the steps themselves is the mean of the last [`RECENT`]; work between them, such as evaluating and
 //! saving, is periodic, so it is averaged over all steps.

@@ -1,6 +1,6 @@
 //! Saving of states: when to save after a step, and writing in parallel with the next steps.
 //!
-//! In: the run after each step. Out: the files of its folder. Always holds: every saved state has produced a
+//! In: the run after each step. Out: the files of its folder. Invariant: every saved state has produced a
 //! finite loss, in the step after it or on the held-out text. A step that ruins the weights still has a
 //! finite loss itself, and only the next one shows the damage; a state therefore waits in memory until then.
 //! At most one state waits, and one is written at a time.

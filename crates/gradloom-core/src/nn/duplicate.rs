@@ -1,6 +1,6 @@
 //! Clones of models, with new parameters and states that keep their ties.
 //!
-//! In: a parameter or state to clone. Out: a new one. Always holds: within one [`duplicate`], all clones of
+//! In: a parameter or state to clone. Out: a new one. Invariant: within one [`duplicate`], all clones of
 //! one parameter are the same parameter. Outside it, cloning a tied parameter panics, as it is unknown which
 //! clones belong together.
 

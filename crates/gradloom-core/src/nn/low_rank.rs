@@ -1,7 +1,7 @@
 //! Low-rank adapters, which are trained in place of the weights of linear layers.
 //!
 //! In: a model and patterns of names. Out: for every weight `W` whose name matches, two small parameters that
-//! follow it, `NAME.lora_a` and `NAME.lora_b`; the rest of the model is frozen. Always holds: a product with
+//! follow it, `NAME.lora_a` and `NAME.lora_b`; the rest of the model is frozen. Invariant: a product with
 //! `W` adds `(alpha / rank) (x A) B`, so training creates no additional matrix with the shape of `W`; `B`
 //! starts at zero, so the model's initial results are those without adapters.
 //!

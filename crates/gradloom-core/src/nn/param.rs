@@ -90,7 +90,7 @@ impl Param {
     /// smaller than its rounding error are lost. To train in 16 bits with f32 parameters, set a precision of
     /// the device.
     ///
-    /// A parameter of u8 holds weights in [quantised blocks](Tensor::dequantize), and is frozen.
+    /// A parameter of u8 holds weights in [quantized blocks](Tensor::dequantize), and is frozen.
     ///
     /// # Panics
     /// Panics if its elements are neither floats nor u8.

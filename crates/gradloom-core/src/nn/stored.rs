@@ -1,7 +1,7 @@
 //! Parameters that are stored in fewer bits than computations use.
 //!
 //! In: a model and a storage format for its matrices. Out: the same model, with parameters that are read from
-//! 16 bits or blocks. Always holds: layers see a parameter as f32 of its own shape, so they are independent
+//! 16 bits or blocks. Invariant: layers see a parameter as f32 of its own shape, so they are independent
 //! of the format; a parameter in such a format is frozen.
 
 use super::{Module, Param};

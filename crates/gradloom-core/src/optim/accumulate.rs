@@ -1,7 +1,7 @@
 //! Gradient accumulation over several micro-batches in one step.
 //!
 //! In: a graph with the gradients of a micro-batch. Out: a graph that runs several micro-batches and has the
-//! means of their gradients. Always holds: the computation of a micro-batch waits for the gradients of the
+//! means of their gradients. Invariant: the computation of a micro-batch waits for the gradients of the
 //! previous one, so that only one of them is in memory; each micro-batch reads the states that the previous
 //! one updated.
 

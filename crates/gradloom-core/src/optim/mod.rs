@@ -1,7 +1,7 @@
 //! The optimizer as part of the graph.
 //!
 //! In: a graph with gradients, an [`Optimizer`] and the parameters. Out: the graph with the moments and the
-//! step counter as states, and an update edge for each. Always holds: hyperparameters that may change between
+//! step counter as states, and an update edge for each. Invariant: hyperparameters that may change between
 //! steps (learning rate, decay, betas) are per-step scalars, so changing them does not recompile the program;
 //! bias corrections are computed on the device from `optim.applied_step`.
 //!

@@ -1,6 +1,6 @@
 //! Parsing of the texts from which training is resumed.
 //!
-//! In: a text of words separated by spaces. Out: numbers, in order. Always holds: what `Display` of f64 and
+//! In: a text of words separated by spaces. Out: numbers, in order. Invariant: what `Display` of f64 and
 //! u64 writes is parsed to the same bits, except for NaN.
 
 use crate::error::{Error, ErrorKind};

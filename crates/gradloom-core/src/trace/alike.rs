@@ -2,7 +2,7 @@
 //! would compare each prediction with every target, and train towards the mean of the targets.
 //!
 //! In: the tensors of a call. Out: whether their shapes match; if not, an error of the trace suggests how to
-//! make them match. Always holds: accepted tensors yield one term for each prediction.
+//! make them match. Invariant: accepted tensors yield one term for each prediction.
 
 use super::reduce::resolve_axis;
 use super::tensor::{fail_with_help, placeholder};

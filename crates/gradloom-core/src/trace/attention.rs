@@ -1,4 +1,4 @@
-//! Attention as a single op, which targets run without materialising the matrix of scores.
+//! Attention as a single op, which targets run without materializing the matrix of scores.
 
 use super::bounds::{Range, is_in_range};
 use super::tensor::{emit_all, fail, placeholder};
@@ -55,7 +55,7 @@ impl AttentionOptions {
     }
 
     /// Restricts each query to keys fewer than `positions` positions before it (and, unless causal, after
-    /// it). This option and the ones below materialise the matrix of scores.
+    /// it). This option and the ones below materialize the matrix of scores.
     pub fn window(mut self, positions: usize) -> Self {
         self.scores.window = Some(positions);
         self
@@ -161,7 +161,7 @@ impl Tensor {
         (results[0], results[1])
     }
 
-    /// Computes attention by materialising the matrix of scores.
+    /// Computes attention by materializing the matrix of scores.
     #[track_caller]
     fn attention_of_scores(
         self,
@@ -223,7 +223,7 @@ impl Tensor {
         let largest = scores.max_keep(-1).maximum(LOWEST).detach();
         let mut weights = (scores - largest).exp();
         if let Some(seen) = seen {
-            // Masked keys cannot be recognised by their scores: all scores of a query may be the lowest, and
+            // Masked keys cannot be recognized by their scores: all scores of a query may be the lowest, and
             // then it attends to its visible keys equally.
             weights = seen.select(weights, 0.0);
         }

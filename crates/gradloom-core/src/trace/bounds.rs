@@ -2,7 +2,7 @@
 //! computed during tracing, and ops for each part of an axis), and on the arguments of functions.
 //!
 //! In: a count, or a number and its range. Out: whether it is within the bound; if not, an error of the trace
-//! names it. Always holds: an accepted call takes less than a second and a gigabyte. The extents of values
+//! names it. Invariant: an accepted call takes less than a second and a gigabyte. The extents of values
 //! have separate bounds, see `verify/extents.rs`.
 
 use super::tensor::fail_with_help;

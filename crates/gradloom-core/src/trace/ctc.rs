@@ -2,7 +2,7 @@
 //! Graves, Fernández, Gomez, Schmidhuber, 2006.
 //!
 //! In: log-probabilities of classes at each time, and sequences of labels. Out: the negative logarithm of the
-//! total probability of all alignments. Always holds: intermediate values and gradients are finite where the
+//! total probability of all alignments. Invariant: intermediate values and gradients are finite where the
 //! log-probabilities are finite or `-inf`.
 
 use super::tensor::{fail_with_help, has_floats, placeholder};

@@ -1,5 +1,5 @@
 //! Losses of predictions against targets. Each is a mean over all elements or rows; other weightings and sums
-//! are composed from the same functions. Always holds: nothing broadcasts except a target that is one number
+//! are composed from the same functions. Invariant: nothing broadcasts except a target that is one number
 //! for all predictions, and a variance where its doc allows that.
 
 use super::alike::{are_alike, are_targets, is_one_per_row, no_loss};

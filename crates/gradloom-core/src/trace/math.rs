@@ -411,9 +411,9 @@ impl Tensor {
         if from.dtype() == dtype { from } else { emit(OpKind::Cast { dtype }, &[from], "cast") }
     }
 
-    /// Decodes quantised blocks: u8 `[B.., bytes]` becomes f32 `[B.., n]`, with 32 elements for each block of
+    /// Decodes quantized blocks: u8 `[B.., bytes]` becomes f32 `[B.., n]`, with 32 elements for each block of
     /// [`BlockFormat::block_bytes`]. A row that is not a whole number of blocks is an error. No gradient
-    /// flows to the blocks: quantised weights are frozen.
+    /// flows to the blocks: quantized weights are frozen.
     ///
     /// A matrix product whose right operand is the decoded tensor reads the blocks directly, if it sums along
     /// rows of blocks and the device supports it: `x.matmul(w.dequantize(format).transpose(0, 1))`, where x
@@ -512,7 +512,7 @@ impl Tensor {
     pub fn round(self) -> Tensor {
         let _called = acting("round");
         let below = self.floor();
-        // This difference is exact, so ties are recognised.
+        // This difference is exact, so ties are recognized.
         let rest = self.detach() - below;
         let even = (below * 0.5).floor() * 2.0;
         let up = rest.gt(0.5).logical_or(rest.eq(0.5).logical_and(below.ne(even)));

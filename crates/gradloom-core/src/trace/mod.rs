@@ -1,7 +1,7 @@
 //! Tracing: a model's Rust code runs once, and every tensor operation becomes an op of a graph.
 //!
 //! In: a closure over [`Tensor`] handles. Out: a [`Traced`] graph, or the first error with its location in
-//! the user's source. Always holds: an open trace belongs to one thread; a wrong shape does not panic: the
+//! the user's source. Invariant: an open trace belongs to one thread; a wrong shape does not panic: the
 //! first error is recorded, and tracing continues with a placeholder of a likely type.
 
 mod acting;

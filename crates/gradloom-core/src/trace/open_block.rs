@@ -1,7 +1,7 @@
 //! The guard of a block under construction, which removes the block if a panic leaves it before its results
 //! are known.
 //!
-//! In: the open trace, before a block begins. Out: the block's frame, when it is closed. Always holds: if a
+//! In: the open trace, before a block begins. Out: the block's frame, when it is closed. Invariant: if a
 //! panic ended a block, the trace is as it was before the block began. The block's ops and values remain in
 //! the graph's arenas, but no list contains them, and they belong to no block under construction: the use of
 //! a tensor that was carried out of the block is an error, and never refers to another value. Outputs and

@@ -116,7 +116,7 @@ pub(super) fn number(value: f64, beside: Tensor) -> Tensor {
 fn loses_fractions(token: &str, tensor: Tensor, number: impl Operand, is_first: bool) -> bool {
     let ty = tensor.ty();
     let Some(value) = number.number().filter(|_| token == "/" && ty.dtype.is_integer()) else { return false };
-    // In JavaScript, all numbers are floats, so an image that is to be scaled is recognised by its dtype.
+    // In JavaScript, all numbers are floats, so an image that is to be scaled is recognized by its dtype.
     let loses = number.is_float() || ty.dtype == DType::U8;
     if loses {
         let value = Decimal::from(value);

@@ -1,6 +1,6 @@
 //! States and their updates in the open trace.
 //!
-//! In: a [`State`] and tensors of the trace. Out: leaves and update edges of the graph. Always holds: a state
+//! In: a [`State`] and tensors of the trace. Out: leaves and update edges of the graph. Invariant: a state
 //! has one leaf, and either one update of the whole or updates of windows, all of which fit it; anything else
 //! is an error at the caller's location.
 

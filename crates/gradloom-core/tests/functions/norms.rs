@@ -1,4 +1,4 @@
-//! Normalisations over the last axis.
+//! Normalizations over the last axis.
 
 use super::{assert_near, check_gradients, drawn, error, floats, ints, value};
 use gradloom_core::nn::{Init, RmsNorm};

@@ -227,7 +227,7 @@ fn the_seed_scales_the_gradient() {
 }
 
 /// Checks values with several consumers at several depths, and a softmax cross-entropy after layer
-/// normalisation.
+/// normalization.
 #[test]
 fn compositions_match_central_differences() {
     use gradloom_core::ir::{DType, DotAxes, UnaryOp};
@@ -240,7 +240,7 @@ fn compositions_match_central_differences() {
         let w = leaves.param(&mut b, "w", &[3, 5], &numbers(15));
         let targets = leaves.input(&mut b, "targets", Type::new(DType::I32, [4, 1]), &[0.0, 4.0, 2.0, 2.0]);
 
-        // Layer normalisation, in which x is read three times.
+        // Layer normalization, in which x is read three times.
         let mean = b.reduce_keep(ReduceOp::Sum, x, &[1]);
         let mean = b.mul_number(mean, 1.0 / 3.0);
         let shape = b.shape(x);

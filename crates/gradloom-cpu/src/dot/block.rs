@@ -1,7 +1,7 @@
 //! A block of a matrix product that one thread computes.
 //!
 //! In: a rectangle of the product, by addresses. Out: its elements in the target, strip by strip of rows;
-//! each finished strip is passed to the epilogue while it is in the cache. Always holds: each element is
+//! each finished strip is passed to the epilogue while it is in the cache. Invariant: each element is
 //! summed in the order of the contracted index, in blocks that depend on the extents alone.
 
 use crate::matrix::blocks::{Blocks, dots_of_blocks, pack_blocks};
@@ -295,7 +295,7 @@ impl ProductBlock<'_> {
 }
 
 /// Operands of [`ProductBlock::pack_right`], which is compiled as a separate function because engines that
-/// compile at run time optimise long functions late.
+/// compile at run time optimize long functions late.
 struct PackRight<'a, 'b> {
     block: &'a ProductBlock<'b>,
     depth: &'a Range<usize>,

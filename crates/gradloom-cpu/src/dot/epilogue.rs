@@ -1,6 +1,6 @@
 //! Runs the epilogue of a product on blocks of the product.
 //!
-//! In: rectangles of the product. Out: the launch's results. Always holds: partial results of a panel of rows
+//! In: rectangles of the product. Out: the launch's results. Invariant: partial results of a panel of rows
 //! (sums over columns) are those of the plan's panels, and are combined in panel order.
 
 use crate::fused::{Faults, Program, Rectangle, Task};
@@ -67,7 +67,7 @@ impl Epilogue {
         self.program.can_trap()
     }
 
-    /// Calls `run` with a panel, after initialising its partial results for these columns.
+    /// Calls `run` with a panel, after initializing its partial results for these columns.
     pub(super) fn with_panel(
         &self,
         call: &Call<'_>,
@@ -77,7 +77,7 @@ impl Epilogue {
         run: impl FnOnce(&mut Panel<'_, '_>),
     ) {
         let partials = call.scratch(self.partials + panel * self.partials_stride);
-        // SAFETY: the addresses are those of the launch; one task initialises the columns of each panel,
+        // SAFETY: the addresses are those of the launch; one task initializes the columns of each panel,
         // before its blocks run.
         unsafe {
             self.program.start_partials(partials, columns);
@@ -103,7 +103,7 @@ impl Epilogue {
     /// Runs one of the tasks that combine the panels' partial results, after all blocks have run.
     pub(super) fn finish(&self, call: &Call<'_>, index: usize) {
         let partials = call.scratch(self.partials);
-        // SAFETY: the addresses are those of the launch; all panels have been initialised and processed.
+        // SAFETY: the addresses are those of the launch; all panels have been initialized and processed.
         unsafe { self.program.finish(call.writes, partials, self.panels, index) };
     }
 }

@@ -92,7 +92,7 @@ macro_rules! row_loop {
     ($level:expr, scalar ($a:ident: $T:ty, $b:ident: $U:ty) $body:tt) => {
         function!($level, ($a: $T, $b: $U) -> $T { $body })
     };
-    // Vectorised below `math::LARGE_ANGLE`; larger angles use a scalar function.
+    // Vectorized below `math::LARGE_ANGLE`; larger angles use a scalar function.
     ($level:expr, angle ($function:path, $scalar:path) {}) => {{
         struct Function;
         impl Map1 for Function {

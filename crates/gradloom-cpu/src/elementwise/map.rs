@@ -1,7 +1,7 @@
 //! Loops over contiguous elements, for any function of one, two or three elements.
 //!
 //! In: a type that implements [`Map1`], [`Map2`] or [`Map3`]. Out: a [`MapFn`], compiled for an instruction
-//! set. Always holds: elements are read before the result at their position is written, so a result may
+//! set. Invariant: elements are read before the result at their position is written, so a result may
 //! overwrite an operand. There is no scalar remainder loop: the last elements of a row are padded to a whole
 //! chunk, and cost as much as one.
 

@@ -205,7 +205,7 @@ fn float_corner_cases() {
     assert_eq!((sign[0], sign[1], sign[4], sign[5]), (0.0, 0.0, 1.0, -1.0));
     let sin = run(UnaryOp::Sin);
     assert!(sin[1].is_sign_negative() && sin[4].is_nan() && sin[5].is_nan());
-    // Beyond the reach of the vectorised reduction.
+    // Beyond the reach of the vectorized reduction.
     assert_close("sin(1e10)", &sin[6..7], &[libm::sin(1e10)], 1e-7);
     let rsqrt = run(UnaryOp::Rsqrt);
     assert_eq!((rsqrt[0], rsqrt[4]), (f64::INFINITY, 0.0));

@@ -2,7 +2,7 @@
 //!
 //! In: base addresses, and a rectangle. Out: the elements that the body stores at those positions, and
 //! partial results of its columns. A rectangle is processed in strips of rows, and each strip in tiles of
-//! columns, whose values stay in the first-level cache. Always holds: nothing is allocated once a thread has
+//! columns, whose values stay in the first-level cache. Invariant: nothing is allocated once a thread has
 //! run the largest of its programs.
 
 use super::faults::Faults;

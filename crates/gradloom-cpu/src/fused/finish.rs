@@ -1,7 +1,7 @@
 //! The last phase of a launch, after all tasks: combines partial results of columns and writes uniform
 //! results.
 //!
-//! In: the partial results of each panel of rows. Out: results. Always holds: panels are combined in order.
+//! In: the partial results of each panel of rows. Out: results. Invariant: panels are combined in order.
 
 use super::execute::Task;
 use super::faults::Faults;

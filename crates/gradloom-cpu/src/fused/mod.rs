@@ -3,7 +3,7 @@
 //! In: a body, and a launch with its operands. Out: a [`Program`] from the compiler
 //! ([`gradloom_codegen::cpu::loops`]) with its loops and machine code, and a kernel that runs it on all of
 //! the body's positions. A program can also run on any rectangle of positions, as in the epilogue of a matrix
-//! product. Always holds: tasks are divided by shape alone, and every instruction set computes the same bits.
+//! product. Invariant: tasks are divided by shape alone, and every instruction set computes the same bits.
 
 mod execute;
 mod faults;

@@ -2,7 +2,7 @@
 //!
 //! In: segments of a program's instructions. Out: compiled code in the place of each, or, where the system
 //! allows none, its instructions. What a segment computes for instructions outside of it goes through the
-//! program's registers in memory, as with interpreted instructions, so the two can be mixed. Always holds:
+//! program's registers in memory, as with interpreted instructions, so the two can be mixed. Invariant:
 //! results are those of the interpreted program.
 
 use super::execute::{Task, Tile};

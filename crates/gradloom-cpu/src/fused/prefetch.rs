@@ -3,7 +3,7 @@
 //! Only the first instruction of a tile that uses an operand reads memory. The others work in the first-level
 //! cache, and memory would be idle meanwhile. In: the next tile, and the number of steps of the current one.
 //! Out: each step starts fetching its share of the cache lines of all operands and results whose addresses
-//! depend on the tile, into the second-level cache. Always holds: no result depends on it.
+//! depend on the tile, into the second-level cache. Invariant: no result depends on it.
 
 use super::Program;
 use super::execute::{Task, Tile};

@@ -1,7 +1,7 @@
 //! Reductions of tiles: along rows to one running result per row, and across rows to one per column.
 //!
 //! In: an operator, an element type and an instruction set. Out: loops over a tile's elements.
-//! Always holds: the order in which a row's elements are combined depends on their number alone.
+//! Invariant: the order in which a row's elements are combined depends on their number alone.
 
 use crate::InstructionSet;
 use crate::elementwise::Operand;

@@ -1,7 +1,7 @@
 //! Runs single instructions.
 //!
 //! In: a task, an instruction, and the positions of a tile. Out: the instruction's slot, or a result, at
-//! those positions. Always holds: a tile whose operands all have contiguous rows without gaps between them is
+//! those positions. Invariant: a tile whose operands all have contiguous rows without gaps between them is
 //! processed as one long row.
 
 use super::execute::{Task, Tile};
@@ -125,7 +125,7 @@ impl Task<'_> {
                 *element = unsafe { from.start.add(row * from.row_stride).cast::<u32>().read_unaligned() };
             }
             let side_by_side = Operand { start: elements.as_ptr().cast(), row_stride: 4, repeated: false };
-            // SAFETY: as above; the elements have been initialised.
+            // SAFETY: as above; the elements have been initialized.
             unsafe { reduce(1, count, &side_by_side, running) };
         }
     }

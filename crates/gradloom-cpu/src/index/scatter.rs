@@ -1,7 +1,7 @@
 //! Scatter: adds updates to rows selected by index, or writes them there.
 //!
 //! In: x `[batch.., rows, row..]`, indices `[batch.., index..]` and updates `[batch.., index.., row..]`. Out:
-//! x with the updates, contiguous, possibly in place. Always holds: each element is modified by a single
+//! x with the updates, contiguous, possibly in place. Invariant: each element is modified by a single
 //! task, in the order of the updates. Tasks are ranges of columns, or ranges of rows if rows are short.
 
 use super::indices::{Indices, Places};

@@ -1,6 +1,6 @@
 //! Numbers stored in quantized blocks, which are converted to f32 in registers.
 //!
-//! In: addresses of blocks. Out: numbers, packed panels, or products with few rows. Always holds: the
+//! In: addresses of blocks. Out: numbers, packed panels, or products with few rows. Invariant: the
 //! conversion is exact; in products, the scale of a block multiplies the block's partial sum, once.
 
 use super::few::{Columns, GROUP, each_group};

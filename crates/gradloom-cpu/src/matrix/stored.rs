@@ -1,6 +1,6 @@
 //! Numbers in their storage form, which are converted to f32 in registers: f32 itself, and 16-bit floats.
 //!
-//! In: addresses of stored numbers. Out: vectors of f32, or packed panels. Always holds: the conversion is
+//! In: addresses of stored numbers. Out: vectors of f32, or packed panels. Invariant: the conversion is
 //! exact.
 
 use super::pack::{pack_transposed, panels};

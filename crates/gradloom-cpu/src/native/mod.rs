@@ -1,7 +1,7 @@
 //! Calls compiled code: executable memory on x86-64, functions in the table in a browser, and the frame of
 //! addresses that a call fills in.
 //!
-//! In: a [`Routine`] of the compiler. Out: [`Compiled`] code. Always holds: equal routines are compiled once.
+//! In: a [`Routine`] of the compiler. Out: [`Compiled`] code. Invariant: equal routines are compiled once.
 
 #[cfg(target_arch = "x86_64")]
 mod memory;

@@ -1,7 +1,7 @@
 //! WebAssembly functions that are compiled at run time.
 //!
 //! In: a routine. Out: its function in the table that this module's indirect calls use, for as long as the
-//! value lives. Always holds: no value is created if the host refuses to compile the routine.
+//! value lives. Invariant: no value is created if the host refuses to compile the routine.
 
 use gradloom_codegen::cpu::machine::{Routine, wasm::assemble};
 use std::num::NonZero;

@@ -1,6 +1,6 @@
 //! The position of the largest or smallest element along an axis.
 //!
-//! In: one operand. Out: i32 positions, contiguous. Always holds: of equal elements, the first wins; the
+//! In: one operand. Out: i32 positions, contiguous. Invariant: of equal elements, the first wins; the
 //! first NaN wins over all numbers.
 
 use super::combine::{Extreme, MaxF32, MaxI32, MaxU32, MinF32, MinI32, MinU32, arg_columns, row};

@@ -1,7 +1,7 @@
 //! The functions that combine two elements, and the inner loops that combine many.
 //!
 //! In: contiguous elements. Out: their reduction or, column by column, their combination with running
-//! results. Always holds: the order is the same on every instruction set: [`LANES`] running results in turn,
+//! results. Invariant: the order is the same on every instruction set: [`LANES`] running results in turn,
 //! each of which combines four elements at a time while enough remain, then a tree over the lanes.
 
 use crate::multiversion;
@@ -128,7 +128,7 @@ pub(crate) unsafe fn row_body<F: Reducer>(count: usize, from: *const F::T) -> F:
     while start + LANES <= count {
         // SAFETY: `start + LANES <= count`.
         let elements = unsafe { &*from.add(start).cast::<[F::T; LANES]>() };
-        // This loop is long enough to be vectorised; the compiler unrolls shorter loops first, which prevents
+        // This loop is long enough to be vectorized; the compiler unrolls shorter loops first, which prevents
         // that.
         for (running, &element) in lanes.iter_mut().zip(elements) {
             *running = F::combine(*running, element);

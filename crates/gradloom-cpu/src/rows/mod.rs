@@ -1,7 +1,7 @@
 //! Kernels that process whole rows: cumulative reductions and sorts.
 //!
 //! In: an operand whose last axis contains the rows' elements, in any layout. Out: results with contiguous
-//! rows. Always holds: rows are divided into pieces of a fixed length, so that bits do not depend on the
+//! rows. Invariant: rows are divided into pieces of a fixed length, so that bits do not depend on the
 //! number of threads.
 
 mod cumulate;

@@ -1,6 +1,6 @@
 //! Vectors without SIMD instructions: arrays of four numbers, processed one by one.
 //!
-//! In: the operations of [`Simd`]. Out: code that LLVM may vectorise. Always holds: products are rounded
+//! In: the operations of [`Simd`]. Out: code that LLVM may vectorize. Invariant: products are rounded
 //! before they are added.
 
 use super::Simd;

@@ -1,6 +1,6 @@
 //! WebAssembly vectors.
 //!
-//! In: the operations of [`Simd`]. Out: 128-bit instructions. Always holds: products are rounded before they
+//! In: the operations of [`Simd`]. Out: 128-bit instructions. Invariant: products are rounded before they
 //! are added, unless the module is compiled with relaxed SIMD. In that case the machine decides, in the same
 //! way for all products.
 

@@ -28,7 +28,7 @@ unsafe fn slice_mut<'a, T>(to: *mut T, count: usize) -> &'a mut [T] {
 /// The message of the op, prefixed with its name.
 ///
 /// # Safety
-/// Each address must be aligned for its dtype and point to the given number of initialised elements. Those of
+/// Each address must be aligned for its dtype and point to the given number of initialized elements. Those of
 /// results must not be accessed by others or overlap any other operand or result.
 pub unsafe fn run_on_host(
     op: &dyn CustomOp,

@@ -1,7 +1,7 @@
 //! Detection of the machine and its instruction sets.
 //!
 //! In: nothing. Out: the widest instruction set for which kernels have a variant ([`InstructionSet`]), and a
-//! human-readable description ([`Machine`]). Always holds: the machine supports the level that
+//! human-readable description ([`Machine`]). Invariant: the machine supports the level that
 //! [`InstructionSet::detect`] returns.
 
 use std::fmt;

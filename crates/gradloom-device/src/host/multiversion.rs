@@ -1,7 +1,7 @@
 //! Compilation of one function body for several instruction sets.
 //!
 //! In: a generic `#[inline(always)]` function. Out: a function from an
-//! [`InstructionSet`](super::InstructionSet) to the variant to call. Always holds: all variants compute the
+//! [`InstructionSet`](super::InstructionSet) to the variant to call. Invariant: all variants compute the
 //! same bits. They differ only in vector width, because Rust never fuses a multiplication and an addition.
 
 /// Defines `fn name<G: Bound, ..>(level: InstructionSet) -> unsafe fn(args..) -> result`, whose variants all

@@ -2,7 +2,7 @@
 //!
 //! In: a number of tasks and a function of the task's index. Out: the function has been called once for each
 //! index, by the caller and the workers. The assignment of tasks to threads is nondeterministic, so tasks
-//! must not depend on it. Always holds: a run allocates nothing; no thread accesses the function after
+//! must not depend on it. Invariant: a run allocates nothing; no thread accesses the function after
 //! [`Pool::run`] has returned; idle workers sleep after a few microseconds, so that a machine with more pools
 //! than cores stays responsive.
 

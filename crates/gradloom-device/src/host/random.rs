@@ -1,6 +1,6 @@
 //! Random words from Philox4x32-10, sixteen counters at a time.
 //!
-//! Always holds: the words equal those of [`gradloom_core::philox::random_word`].
+//! Invariant: the words equal those of [`gradloom_core::philox::random_word`].
 
 /// Number of counters processed together.
 pub const LANES: usize = 16;
@@ -9,7 +9,7 @@ pub const WORDS: usize = 4 * LANES;
 
 /// Computes Philox4x32-10 (see [`gradloom_core::philox`]) for [`LANES`] consecutive blocks from `block`.
 /// Returns the first words of all blocks, then the second words, and so on. The loops over the lanes are
-/// inside each round, so that they vectorise.
+/// inside each round, so that they vectorize.
 #[inline(always)]
 pub fn lanes(block: u64, step: u32, site: u32, key: [u32; 2]) -> [[u32; LANES]; 4] {
     let [mut c0, mut c1, mut c2, mut c3] = [[0u32; LANES]; 4];

@@ -1,6 +1,6 @@
 //! Roofline model of a device, and a measurement of the processor's peak arithmetic rate and bandwidth.
 //!
-//! In: a number of threads. Out: a [`Roofline`], measured in about a second. Always holds: every rate is the
+//! In: a number of threads. Out: a [`Roofline`], measured in about a second. Invariant: every rate is the
 //! best of several runs on the threads of a [`Pool`], as kernels use them, so that other work on the machine
 //! can only make it too low. By Williams, Waterman and Patterson (2009), a kernel takes at least flops / peak
 //! and bytes / bandwidth.
@@ -83,7 +83,7 @@ fn best(runs: usize, mut run: impl FnMut()) -> Duration {
 fn triad(pool: &Pool, working_set: usize) -> f64 {
     let elements = working_set / 3 / size_of::<f32>() / pool.threads();
     type Arrays = [Vec<f32>; 3];
-    // Each thread initialises its own arrays, so that the system allocates them in memory near that thread.
+    // Each thread initializes its own arrays, so that the system allocates them in memory near that thread.
     let arrays: Vec<Mutex<Arrays>> = (0..pool.threads()).map(|_| Mutex::default()).collect();
     pool.run(arrays.len(), &|i| {
         *lock(&arrays[i]) = [0.0, 1.0, 2.0].map(|value| vec![value; elements]);

@@ -1,7 +1,7 @@
 //! Launches that the host runs in the middle of a step: custom ops without GPU kernels.
 //!
 //! In: the plan of a step. Out: for each such launch, the bytes of its operands and results, and a method to
-//! call the op. Always holds: results are written only if the op succeeds.
+//! call the op. Invariant: results are written only if the op succeeds.
 
 use super::Regions;
 use crate::host::run_on_host;
@@ -107,7 +107,7 @@ impl HostLaunch {
         let reads = reads.map(|(span, words)| (span.dtype, words.as_ptr().cast(), span.elements));
         let writes = self.writes.iter().zip(&mut results);
         let writes = writes.map(|(span, words)| (span.dtype, words.as_mut_ptr().cast(), span.elements));
-        // SAFETY: each vector holds at least the bytes of its span, initialised and aligned to 8 bytes.
+        // SAFETY: each vector holds at least the bytes of its span, initialized and aligned to 8 bytes.
         unsafe { run_on_host(&*self.op, reads, writes) }.map_err(trap)?;
         for (span, words) in self.writes.iter().zip(&results) {
             let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();

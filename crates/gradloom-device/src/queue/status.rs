@@ -1,7 +1,7 @@
 //! Failures of a program's steps, read from the status of any step.
 //!
 //! In: the status after a step, with steps in any order. Out: the failures that no earlier read reported.
-//! Always holds: each failure is reported once, and the device keeps its records until they are read here.
+//! Invariant: each failure is reported once, and the device keeps its records until they are read here.
 
 use crate::memory::Memory;
 use gradloom_codegen::step::{ACKNOWLEDGED, Failure, STATUS_WORDS, STEP_WORDS, Status};

@@ -2,7 +2,7 @@
 //!
 //! In: token ids, row-major `[rows, time]`. Out: targets of the same shape for
 //! [`Tensor::cross_entropy_with`], [`IGNORED`] at masked positions; or rows of probabilities for
-//! [`soft_loss`], all zero at masked positions. Always holds: masked positions have no gradient, and losses
+//! [`soft_loss`], all zero at masked positions. Invariant: masked positions have no gradient, and losses
 //! are means over the other positions. If all positions are masked, the mean is NaN and the training step is
 //! rejected.
 //!

@@ -1,7 +1,7 @@
 //! Training data: from text to batches.
 //!
 //! In: paths. Out: [`Text`], [`Tokens`] from a [`Tokenizer`], a training part and a held-out part, batches,
-//! and [`labels`]. Always holds: a batch depends only on the seed, the step and the tokens, so a resumed run
+//! and [`labels`]. Invariant: a batch depends only on the seed, the step and the tokens, so a resumed run
 //! needs only its step number to continue with the same data.
 
 mod batches;

@@ -1,6 +1,6 @@
 //! Tokens in memory or in files, from which batches are drawn.
 //!
-//! In: tokens, or open shards. Out: any range of them. Always holds: only the requested ranges of token files
+//! In: tokens, or open shards. Out: any range of them. Invariant: only the requested ranges of token files
 //! are read.
 
 use super::{DataError, TokenShards};

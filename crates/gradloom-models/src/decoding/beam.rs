@@ -2,7 +2,7 @@
 //!
 //! In: log-probabilities of the next token of each running sequence. Out: for each sequence that continues,
 //! its parent and the appended token, so that the caller can fork the cached state; finally the best
-//! hypotheses. The rules are those of transformers 5.24 (`generate(num_beams=..)`). Always holds: running
+//! hypotheses. The rules are those of transformers 5.24 (`generate(num_beams=..)`). Invariant: running
 //! sequences are sorted by score; ties are broken in favour of the earlier parent, then the lower token id.
 
 /// Condition for ending a search while sequences are still running.

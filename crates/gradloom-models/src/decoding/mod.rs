@@ -3,7 +3,7 @@
 //! In: logits of the next token of a text, and [`Sampling`]. Out: tokens, chosen on the host
 //! ([`Sampling::choose`]) or on the device for a batch of texts ([`Choices`]), one by one, with a draft model
 //! ([`speculate`]) or by beam search ([`Beams`]); and their text, up to a stop string ([`StopStream`]).
-//! Always holds: up to rounding, the tokens depend only on the prompt, the model, the settings and the seed.
+//! Invariant: up to rounding, the tokens depend only on the prompt, the model, the settings and the seed.
 //! The [generator](crate::generator) computes the logits.
 
 mod beam;

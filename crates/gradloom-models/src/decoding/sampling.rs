@@ -1,7 +1,7 @@
 //! Sampling of a token from logits on the host, in f64. This is the reference for devices.
 //!
 //! In: logits, [`Sampling`] and the tokens of the text so far. Out: the distribution to draw from, and the
-//! drawn token. Always holds: equal arguments yield the same token; excluded tokens have a probability of
+//! drawn token. Invariant: equal arguments yield the same token; excluded tokens have a probability of
 //! exactly 0.
 
 use super::{Past, Sampling, SamplingError};

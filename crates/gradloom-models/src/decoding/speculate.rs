@@ -4,7 +4,7 @@
 //! In: tokens drawn by a draft model, the distributions that they were drawn from, and those of the target
 //! model at the same positions, all after temperature and truncation
 //! ([`Sampling::probabilities`](super::Sampling::probabilities)). Out: the number of accepted tokens, and the
-//! next token. Always holds: the tokens have exactly the target model's distribution: Leviathan, Kalman and
+//! next token. Invariant: the tokens have exactly the target model's distribution: Leviathan, Kalman and
 //! Matias, "Fast Inference from Transformers via Speculative Decoding" (2023), algorithm 1 and appendix A.1;
 //! Chen et al., "Accelerating Large Language Model Decoding with Speculative Sampling" (2023).
 

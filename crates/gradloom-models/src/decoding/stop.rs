@@ -1,6 +1,6 @@
 //! Detection of stop strings in generated text.
 //!
-//! In: the bytes of tokens as they are generated. Out: text that can be shown. Always holds: the text
+//! In: the bytes of tokens as they are generated. Out: text that can be shown. Invariant: the text
 //! returned so far contains no stop string and no prefix of one that further bytes could complete; the
 //! concatenated pieces are the text before the first stop string, however the bytes were split.
 

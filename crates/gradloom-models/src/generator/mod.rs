@@ -1,7 +1,7 @@
 //! Text generation for many concurrent requests with one model and one paged memory.
 //!
 //! In: requests, which can be added, forked and cancelled at any time. Out: the tokens of each request as
-//! they are chosen. Always holds: a request gets the same tokens as it would get alone, up to rounding; a
+//! they are chosen. Invariant: a request gets the same tokens as it would get alone, up to rounding; a
 //! failed step changes nothing but the cache and can be retried; a text that has ended occupies no block.
 //!
 //! A step of [`Generator`] runs one step on the device for all texts that wait for one token (continuous

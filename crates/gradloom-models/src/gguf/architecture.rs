@@ -2,7 +2,7 @@
 //!
 //! In: names in a GGUF file. Out: the names of the same tensors in the safetensors files of transformers'
 //! `GPT2LMHeadModel` (without the prefix `transformer.`) and `LlamaForCausalLM`, and differences in layout.
-//! Always holds: different names map to different names.
+//! Invariant: different names map to different names.
 
 use super::Gguf;
 use super::error::{error, unread};

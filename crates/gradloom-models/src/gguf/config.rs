@@ -1,7 +1,7 @@
 //! Configuration in Hugging Face's format.
 //!
 //! In: the metadata, and the shape of the token embedding. Out: the contents of `config.json`, with the keys
-//! of transformers' `GPT2Config` and `LlamaConfig`. Always holds: metadata that the configuration cannot
+//! of transformers' `GPT2Config` and `LlamaConfig`. Invariant: metadata that the configuration cannot
 //! express is an error, so that a model never computes something other than the file specifies.
 
 use super::error::{damaged, unread};

@@ -1,6 +1,6 @@
 //! Sequential reading of bytes.
 //!
-//! In: bytes. Out: little-endian numbers and strings. Always holds: nothing is allocated, and every length is
+//! In: bytes. Out: little-endian numbers and strings. Invariant: nothing is allocated, and every length is
 //! checked against the remaining bytes.
 
 /// Description of an error in the bytes, used at the end of a message.

@@ -1,6 +1,6 @@
 //! Dequantization of blocks to f32.
 //!
-//! In: blocks of a type. Out: their elements. Always holds: except for NaN, the results are bit-identical to
+//! In: blocks of a type. Out: their elements. Invariant: except for NaN, the results are bit-identical to
 //! ggml's reference (`dequantize_row_*` in its `ggml-quants.c`), because every product and sum is rounded in
 //! the same way.
 //!

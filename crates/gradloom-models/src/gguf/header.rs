@@ -1,6 +1,6 @@
 //! The header of a GGUF file.
 //!
-//! In: the bytes of a file. Out: the locations of its metadata and tensors. Always holds: keys and names are
+//! In: the bytes of a file. Out: the locations of its metadata and tensors. Invariant: keys and names are
 //! unique; values are valid; every tensor is aligned, within the file, and does not overlap another; memory
 //! use is bounded by a small multiple of the header's size.
 //!

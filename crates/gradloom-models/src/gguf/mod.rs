@@ -1,7 +1,7 @@
 //! Models in GGUF files, the format of llama.cpp.
 //!
 //! In: a memory-mapped file. Out: its metadata and tensors ([`Gguf`]), and the same model in Hugging Face's
-//! format: the configuration, the weights with their names, and the tokenizer. Always holds: everything
+//! format: the configuration, the weights with their names, and the tokenizer. Invariant: everything
 //! returned lies within the file, and memory use is bounded by a small multiple of its size, whatever the
 //! header contains.
 //!

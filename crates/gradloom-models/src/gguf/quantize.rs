@@ -1,6 +1,6 @@
 //! Quantization of f32.
 //!
-//! In: finite elements. Out: blocks of Q8_0 or Q4_0. Always holds: the bytes are those of ggml's reference
+//! In: finite elements. Out: blocks of Q8_0 or Q4_0. Invariant: the bytes are those of ggml's reference
 //! (`quantize_row_q8_0_ref` and `quantize_row_q4_0_ref` in its `ggml-quants.c`).
 
 use super::types::TensorType;

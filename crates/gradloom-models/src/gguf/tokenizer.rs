@@ -1,6 +1,6 @@
 //! The tokenizer in a GGUF file.
 //!
-//! In: a file's vocabulary. Out: [`Bpe`]. Always holds: an unknown pre-tokenizer is an error, because the ids
+//! In: a file's vocabulary. Out: [`Bpe`]. Invariant: an unknown pre-tokenizer is an error, because the ids
 //! of another one would be silently wrong.
 
 use super::error::{error, unread};

@@ -1,6 +1,6 @@
 //! Element types of GGUF tensors.
 //!
-//! In: the type number in a file. Out: a [`TensorType`] with its block size. Always holds: the sizes are
+//! In: the type number in a file. Out: a [`TensorType`] with its block size. Invariant: the sizes are
 //! those of ggml's `ggml_type`, including types whose elements are not supported, so that every tensor can be
 //! located.
 

@@ -1,6 +1,6 @@
 //! Metadata values.
 //!
-//! In: bytes of a file. Out: a [`Value`] that borrows strings and array elements from them. Always holds:
+//! In: bytes of a file. Out: a [`Value`] that borrows strings and array elements from them. Invariant:
 //! reading a value validates all of it, including the elements of arrays, and allocates nothing.
 
 use super::cursor::{Cursor, Fault};

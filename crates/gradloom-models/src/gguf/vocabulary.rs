@@ -1,6 +1,6 @@
 //! The data of a tokenizer.
 //!
-//! In: the metadata under `tokenizer`. Out: a [`Vocabulary`]. Always holds: there are as many types and
+//! In: the metadata under `tokenizer`. Out: a [`Vocabulary`]. Invariant: there are as many types and
 //! scores as tokens, or none; ids are within the vocabulary.
 
 use super::Gguf;

@@ -1,7 +1,7 @@
 //! Tensors in Hugging Face's format.
 //!
 //! In: a file of a supported architecture. Out: [`Weights`] with the names, shapes and elements of the same
-//! model's safetensors file; f16 and bf16 are kept, all other types become f32. Always holds: every tensor is
+//! model's safetensors file; f16 and bf16 are kept, all other types become f32. Invariant: every tensor is
 //! used, or the error names an unknown one; only one dequantized tensor at a time is in memory in addition to
 //! the result.
 

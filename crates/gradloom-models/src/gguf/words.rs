@@ -1,6 +1,6 @@
 //! Pre-tokenizers of byte-level BPEs, by llama.cpp's names.
 //!
-//! In: the value of `tokenizer.ggml.pre`. Out: [`Words`]. Always holds: the patterns are those in the
+//! In: the value of `tokenizer.ggml.pre`. Out: [`Words`]. Invariant: the patterns are those in the
 //! tokenizer.json of the named models, or llama.cpp's own where they differ.
 
 /// A pre-tokenizer.

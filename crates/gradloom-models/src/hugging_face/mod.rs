@@ -2,7 +2,7 @@
 //!
 //! In: a folder with `config.json` and safetensors files (one, or several with an index), of GPT-2 or the
 //! Llama family. Out: the configuration and a session's parameters; or such a folder written from a session.
-//! Always holds: a configuration with an unsupported feature is an error that names it, and is never loaded
+//! Invariant: a configuration with an unsupported feature is an error that names it, and is never loaded
 //! as a different model; transformers can load what [`save`] writes, with the same parameters.
 //!
 //! ```no_run

@@ -2,7 +2,7 @@
 //!
 //! In: a session with such parameters. Out: a folder with `config.json`, in transformers' format with an
 //! added `quantization_config`, and `model.safetensors` with the contents of the store; and sessions from
-//! such a folder. Always holds: a session that is read computes the same as the one that was written;
+//! such a folder. Invariant: a session that is read computes the same as the one that was written;
 //! transformers rejects the unknown quantization method instead of misinterpreting the blocks.
 
 use super::save::{failed, remove_others, write_config};

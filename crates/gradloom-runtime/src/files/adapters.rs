@@ -1,7 +1,7 @@
 //! Saves and loads low-rank adapters in separate files.
 //!
 //! In: a session of a model with adapters. Out: the adapters' parameters, in one safetensors file or in a
-//! folder in PEFT's format; and back. Always holds: adapters are loaded from a file together or not at all,
+//! folder in PEFT's format; and back. Invariant: adapters are loaded from a file together or not at all,
 //! and only if their alpha is that of the model's adapters.
 //!
 //! PEFT's format: `adapter_model.safetensors` has `base_model.model.MODULE.lora_A.weight` `[rank, in]` and

@@ -1,6 +1,6 @@
 //! Contents of a file.
 //!
-//! In: a file, or bytes in memory. Out: a slice. Always holds: a mapped file is a regular file, of the size
+//! In: a file, or bytes in memory. Out: a slice. Invariant: a mapped file is a regular file, of the size
 //! that it had when it was opened.
 
 use super::error::{truncated, unreadable};

@@ -1,7 +1,7 @@
 //! Detects the kind of a file from its first bytes.
 //!
 //! In: the beginning of a file. Out: its kind, a description for messages, and a way to convert it to
-//! tensors. Always holds: the file's name is not used.
+//! tensors. Invariant: the file's name is not used.
 
 use gradloom_device::regular_file;
 use std::fmt;

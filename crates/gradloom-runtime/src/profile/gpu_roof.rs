@@ -1,7 +1,7 @@
 //! Measures the peak rates of a GPU with its own clock.
 //!
 //! In: a device. Out: a [`Roofline`]: the rate of multiply-adds in f32, the bandwidth of caches and memory,
-//! and, if products use another type, the rate of a large product. Always holds: the kernels are written in
+//! and, if products use another type, the rate of a large product. Invariant: the kernels are written in
 //! the kernel language, so that every GPU runs the same ones; each rate is the best of several runs. The
 //! product is compiled as in any program, because no other kernel of gradloom comes closer to the device's
 //! peak rate.

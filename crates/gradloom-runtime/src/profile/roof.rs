@@ -1,7 +1,7 @@
 //! Measures and caches the roofline of a device.
 //!
 //! In: a device. Out: its [`Roofline`], from the file `gradloom/roofline.json` in the user's cache folder if
-//! that contains one for this device and number of threads. Always holds: a file that is missing, damaged or
+//! that contains one for this device and number of threads. Invariant: a file that is missing, damaged or
 //! not writable only costs a measurement.
 
 use super::gpu_roof;

@@ -1,7 +1,7 @@
 //! Runs single launches of a program on copies of its store and memory.
 //!
 //! In: a program, and the inputs and scalars of one run. Out: a [`DebugRun`], which runs launches one by one
-//! and returns any value in memory. Always holds: the program and its store do not change; neither a launch
+//! and returns any value in memory. Invariant: the program and its store do not change; neither a launch
 //! nor the caller reads bytes that were overwritten by another value or never written.
 
 use super::evaluate::{bytes, tensor};

@@ -1,7 +1,7 @@
 //! Finds the op that produced the first value that is not finite.
 //!
 //! In: a program, its store, and the data of a step. Out: the op that received finite numbers and returned
-//! the NaN or infinity that reached the guard. Always holds: neither the program nor its store changes.
+//! the NaN or infinity that reached the guard. Invariant: neither the program nor its store changes.
 
 use super::{DebugRun, Program, Retention};
 use crate::store::Store;

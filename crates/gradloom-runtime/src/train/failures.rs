@@ -1,7 +1,7 @@
 //! Failures of steps that have not been reported yet.
 //!
 //! In: the failures in the results of steps, in any order: of the step itself, and of earlier steps that were
-//! not read. Out: errors, the first one first. Always holds: other steps report each error once; a step
+//! not read. Out: errors, the first one first. Invariant: other steps report each error once; a step
 //! reports its own error whenever it is read, and an error that was first read there is not reported again.
 
 use super::step::Done;

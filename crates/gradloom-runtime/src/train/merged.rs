@@ -1,7 +1,7 @@
 //! Merges adapters into the weights of a model.
 //!
 //! In: a session of a model with adapters, and the same model without them. Out: a session of the latter,
-//! with weights `W + (alpha / rank) A B`. Always holds: sums are computed in float64, and rounded once to the
+//! with weights `W + (alpha / rank) A B`. Invariant: sums are computed in float64, and rounded once to the
 //! weight's type.
 
 use super::Session;

@@ -73,7 +73,7 @@ impl Maker {
         self.binary_of(BinaryOp::Div, powers, total, 1.0)
     }
 
-    /// Adds a layer normalisation or an RMS normalisation, usually with gain and bias.
+    /// Adds a layer normalization or an RMS normalization, usually with gain and bias.
     fn normalised(&mut self, x: ValueId) -> Option<ValueId> {
         let columns = *self.shape(x).last()?;
         let mean = 1.0 / columns.max(1) as f64;

@@ -358,7 +358,7 @@ impl Maker {
         if self.random.below(2) == 0 {
             return Some(sum);
         }
-        // Broadcasts the result to the operand's shape, as in normalisation.
+        // Broadcasts the result to the operand's shape, as in normalization.
         let mut kept = shape.to_vec();
         axes.iter().for_each(|&axis| kept[axis] = 1);
         let bound = self.bounds[&sum];

@@ -1,7 +1,7 @@
 //! Arrays of dual numbers, which define small programs independently of the compiler.
 //!
 //! In: values of leaves. Out: the value of each element, and its derivatives with respect to every element of
-//! every leaf (forward-mode differentiation). Always holds: nothing here calls the tracer, the graph or the
+//! every leaf (forward-mode differentiation). Invariant: nothing here calls the tracer, the graph or the
 //! reference evaluator, so that an error common to all of them is found.
 
 use std::ops::{Add, Mul};

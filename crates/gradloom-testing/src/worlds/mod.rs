@@ -3,7 +3,7 @@
 //!
 //! In: a maximum extent, a rank, a number of ops. Out: programs, each with its graph as traced from user
 //! code, forward and backward, and with the expected numbers. Random generation rarely produces programs that
-//! are small and use a value several times; here, all of them are enumerated. Always holds: the expected
+//! are small and use a value several times; here, all of them are enumerated. Invariant: the expected
 //! numbers come from `dual.rs`, which shares no code with the compiler.
 
 mod dual;

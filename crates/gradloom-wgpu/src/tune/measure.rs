@@ -1,7 +1,7 @@
 //! Measures the time of a kernel for each of several choices.
 //!
 //! In: a device, the kernel as each choice computes it. Out: a time for each, by the device's clock where it
-//! has one. Always holds: the shaders are those that programs run, without what follows from a product;
+//! has one. Invariant: the shaders are those that programs run, without what follows from a product;
 //! operands are random numbers; a choice without the results of the first one has no time.
 
 use super::super::gpu::Gpu;

@@ -1,7 +1,7 @@
 //! Chooses by measurement how products and attention are computed.
 //!
 //! In: the problems of a program. Out: [`Choices`] with the fastest of a few candidates for each, measured
-//! once on a device of its own and kept in a file (`file.rs`), which later runs read instead. Always holds: a
+//! once on a device of its own and kept in a file (`file.rs`), which later runs read instead. Invariant: a
 //! problem's choice never changes once it was given, so programs that were lowered stay right; a failure here
 //! costs a measurement or its gain, never a program.
 

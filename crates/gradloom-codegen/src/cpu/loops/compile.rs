@@ -3,7 +3,7 @@
 //! In: a body, and the layouts of its operands and results. Out: a [`Program`]. Rows that are reduced need
 //! one pass for each reduction that depends on another. Element-level nodes are recomputed in each pass that
 //! needs them, unless the tile registers hold whole rows or the node is worth keeping ([`super::keep`]).
-//! Always holds: within a tile, an operand that a result may overwrite is read before the result is written.
+//! Invariant: within a tile, an operand that a result may overwrite is read before the result is written.
 
 use super::keep::keeps;
 use super::native::{Native, is_bound_by_memory};

@@ -2,7 +2,7 @@
 //! registers.
 //!
 //! In: a body. Out: for each node, whether a row of it is kept, in memory that stays in a second-level cache.
-//! Always holds: a kept value is cheaper to read than to recompute, and is used in more than one pass. All
+//! Invariant: a kept value is cheaper to read than to recompute, and is used in more than one pass. All
 //! kept rows together take at most [`KEPT_BYTES`].
 
 use gradloom_core::ir::CostClass;

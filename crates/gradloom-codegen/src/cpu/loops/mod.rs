@@ -2,9 +2,9 @@
 //! code.
 //!
 //! In: a body, and the launch that contains it. Out: a [`Program`], which a runtime runs on any rectangle of
-//! the body's positions, such as a block of a matrix product with an epilogue. Instructions are vectorised
+//! the body's positions, such as a block of a matrix product with an epilogue. Instructions are vectorized
 //! loops over the elements of registers that stay in the first-level cache, so memory is accessed once,
-//! regardless of the length of the body. Always holds: an operand that a result may overwrite is read before
+//! regardless of the length of the body. Invariant: an operand that a result may overwrite is read before
 //! the result is written.
 
 mod compile;

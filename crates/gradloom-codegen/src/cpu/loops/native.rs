@@ -3,7 +3,7 @@
 //! In: a finished program. Out: for each of its lists, steps in the order of the instructions: segments of
 //! consecutive instructions, and instructions that stay interpreted. Values that a segment computes for other
 //! instructions go through the program's registers in memory, as those of interpreted instructions do, so the
-//! two kinds of steps can be mixed. Always holds: results are those of the interpreted program.
+//! two kinds of steps can be mixed. Invariant: results are those of the interpreted program.
 
 use super::program::{Instruction, Pass, Program, SlotPlace};
 use super::segment::{Segment, Uses, segments};
@@ -179,7 +179,7 @@ fn fetched(program: &Program) -> Vec<Vec<Fetched>> {
 /// slower if they write past the caches, unless rows are so long that some are kept, because kept rows alone
 /// fill the second-level cache.
 pub(super) fn is_bound_by_memory(program: &Program) -> bool {
-    /// Cost at which both ways of writing took the same time, between those of a normalisation's gradient and
+    /// Cost at which both ways of writing took the same time, between those of a normalization's gradient and
     /// of GELU.
     const SHORT: usize = 24;
     program.kept > 0 || program.passes.iter().flat_map(|pass| &pass.tile).map(cost).sum::<usize>() < SHORT

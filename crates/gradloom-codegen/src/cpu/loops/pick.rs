@@ -2,7 +2,7 @@
 //! `select(column == index, chosen, others)`.
 //!
 //! In: indices of level Row, and slots with 4-byte elements. Out: a slot in which one element of each row is
-//! replaced, or only those elements. Always holds: the results have the same bits as comparing and selecting
+//! replaced, or only those elements. Invariant: the results have the same bits as comparing and selecting
 //! at every position. An index that no column has selects nothing.
 
 use super::compile::Compiler;

@@ -1,6 +1,6 @@
 //! Compiles consecutive instructions into one routine.
 //!
-//! In: a list of instructions. Out: segments, with the operands for calling them on a tile. Always holds: the
+//! In: a list of instructions. Out: segments, with the operands for calling them on a tile. Invariant: the
 //! lines of a segment are in the order of its instructions, so at each position, an operand that a result may
 //! overwrite is read before the result is written. Values that nothing outside the segment reads are not
 //! written.

@@ -1,7 +1,7 @@
 //! The stores of a program: results of every level, and reductions of columns.
 //!
 //! In: a compilation whose row-level and uniform nodes have slots. Out: the last pass, with the element-level
-//! nodes that only it needs, and the lists after it. Always holds: all values that a tile's results need are
+//! nodes that only it needs, and the lists after it. Invariant: all values that a tile's results need are
 //! computed before the first result is written, unless the instruction that computes a result may write it
 //! directly to its destination.
 

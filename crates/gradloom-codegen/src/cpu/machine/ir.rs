@@ -1,7 +1,7 @@
 //! Straight-line code over vectors, for one step of a loop.
 //!
 //! In: calls of [`Builder`] in execution order. Out: lines, each of which computes a value from earlier ones
-//! or accesses memory. A value is a vector of 4-byte lanes, or a mask with a bit for each lane. Always holds:
+//! or accesses memory. A value is a vector of 4-byte lanes, or a mask with a bit for each lane. Invariant:
 //! equal computations share one line, and the sources of a line precede it.
 
 use super::numbers::{InvariantNumber, OperandNumber, Value};

@@ -1,7 +1,7 @@
 //! Lowers elementwise ops to lines of vector code.
 //!
 //! In: an op by name, and its operands. Out: the lines that compute it. Sines, cosines, powers, remainders
-//! and divisions of integers have no lines; they stay loops over memory. Always holds: the bits are those of
+//! and divisions of integers have no lines; they stay loops over memory. Invariant: the bits are those of
 //! the op's formula ([`functions`]), except for the bits of NaNs.
 
 use super::ir::{Builder, Op, VectorOperand};

@@ -2,7 +2,7 @@
 //! (`wasm`).
 //!
 //! In: a [`Routine`], which consists of lines of vector code ([`Builder`]) and the operands that they
-//! process. Out: code that is called with a frame of addresses ([`Frame`]). Always holds: results have the
+//! process. Out: code that is called with a frame of addresses ([`Frame`]). Invariant: results have the
 //! same bits as those of the interpreted loops, except for the bits of NaNs.
 
 mod frame;

@@ -1,6 +1,6 @@
 //! Indices of the parts of a routine, with a type for each kind of part.
 //!
-//! Always holds: a number identifies one part. Bodies are bounded, so numbers fit easily in 32 bits. A number
+//! Invariant: a number identifies one part. Bodies are bounded, so numbers fit easily in 32 bits. A number
 //! that did not fit would panic, and never be mistaken for another.
 
 macro_rules! numbers {

@@ -1,6 +1,6 @@
 //! A routine: rows of elements, each of which is processed a vector at a time.
 //!
-//! In: lines, and the operands that they read, write and reduce. Always holds: equal routines of different
+//! In: lines, and the operands that they read, write and reduce. Invariant: equal routines of different
 //! programs are compiled once.
 
 use super::ir::Lines;

@@ -1,6 +1,6 @@
 //! Choices for attention that are worth measuring.
 //!
-//! In: a kernel, its problem, and the limits. Out: choices, starting with that of the rule. Always holds:
+//! In: a kernel, its problem, and the limits. Out: choices, starting with that of the rule. Invariant:
 //! they suit the limits, and no two are equal.
 
 use super::choose::{FEW_ROWS, TILES, choose, own};

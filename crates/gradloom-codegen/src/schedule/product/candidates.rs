@@ -1,6 +1,6 @@
 //! Choices for a product that are worth measuring.
 //!
-//! In: a problem and the limits. Out: choices, starting with that of the rule. Always holds: they suit the
+//! In: a problem and the limits. Out: choices, starting with that of the rule. Invariant: they suit the
 //! limits, and no two are equal. Each cooperative tile has been compiled on a device before, because a tile
 //! that a driver fails to compile can cause the loss of the device.
 

@@ -1,6 +1,6 @@
 //! Choices for the kernels of programs, in a value that both lowering and code generation use.
 //!
-//! In: a problem. Out: its measured choice, or else that of the rule. Always holds: the choice fits the
+//! In: a problem. Out: its measured choice, or else that of the rule. Invariant: the choice fits the
 //! limits, and cuts sums into at most as many parts as have terms. Equal values give equal choices, so the
 //! scratch that lowering counts is what the shaders use.
 

@@ -1,7 +1,7 @@
 //! Tuning of kernels that can be computed in several ways.
 //!
 //! In: a lowered program and the limits of a device. Out: its [`Problem`]s, the choices to try for each
-//! ([`candidates`]), and [`Choices`], the value that programs are compiled with. Always holds: a choice that
+//! ([`candidates`]), and [`Choices`], the value that programs are compiled with. Invariant: a choice that
 //! [suits](Choice::suits) the limits has valid shaders, whatever its source. A problem contains all that its
 //! shaders depend on except for bindings, the epilogues of products, and the layout of attention's rows.
 

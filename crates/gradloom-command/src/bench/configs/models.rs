@@ -53,11 +53,11 @@ pub(crate) struct AdditionTransformer {
     norm: LayerNorm,
 }
 
-/// A block: attention, then an MLP. Each is applied to a normalised copy of its input, and the result is
+/// A block: attention, then an MLP. Each is applied to a normalized copy of its input, and the result is
 /// added to the input.
 #[derive(Debug, Module)]
 struct Block {
-    /// Normalisation before attention.
+    /// Normalization before attention.
     norm_attention: LayerNorm,
     /// Projection to the queries of all heads, `[64, 64]`, without bias, as the next three.
     query: Linear,
@@ -67,7 +67,7 @@ struct Block {
     value: Linear,
     /// Projection of the concatenated heads.
     output: Linear,
-    /// Normalisation before the MLP.
+    /// Normalization before the MLP.
     norm_mlp: LayerNorm,
     /// First layer of the MLP, `[64, 256]`, followed by ReLU.
     up: Linear,
@@ -76,7 +76,7 @@ struct Block {
 }
 
 impl AdditionTransformer {
-    /// Creates the model. Embeddings are initialised from a normal distribution with standard deviation 0.02,
+    /// Creates the model. Embeddings are initialized from a normal distribution with standard deviation 0.02,
     /// as in GPT-2; other parameters have their layer's default.
     pub(crate) fn new() -> Self {
         let normal = Init::Normal { std: 0.02 };

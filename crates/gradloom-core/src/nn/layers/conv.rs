@@ -73,7 +73,7 @@ macro_rules! layers {
                 Self { bias: None, ..self }
             }
 
-            /// Returns the layer with weights initialised by `init`, and with its bias, if any, initialised
+            /// Returns the layer with weights initialized by `init`, and with its bias, if any, initialized
             /// to zeros.
             #[must_use]
             pub fn init(self, init: Init) -> Self {

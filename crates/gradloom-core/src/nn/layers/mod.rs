@@ -47,7 +47,7 @@ impl Linear {
         Param::new([inputs, outputs], init).transposed_in_torch()
     }
 
-    /// Returns the layer with weights initialised by `init`, and with its bias, if any, initialised to zeros.
+    /// Returns the layer with weights initialized by `init`, and with its bias, if any, initialized to zeros.
     #[must_use]
     pub fn init(self, init: Init) -> Self {
         let &[inputs, outputs] = &self.weight.shape()[..] else { unreachable!("a weight has two axes") };
@@ -92,7 +92,7 @@ impl Embedding {
         Self { weight: Param::new([rows, width], Init::Normal { std: 1.0 }) }
     }
 
-    /// Returns the table with values initialised by `init`.
+    /// Returns the table with values initialized by `init`.
     #[must_use]
     pub fn init(self, init: Init) -> Self {
         let &[rows, width] = &self.weight.shape()[..] else { unreachable!("a table has two axes") };

@@ -1,11 +1,11 @@
-//! Layer and root-mean-square normalisation over the last axis.
+//! Layer and root-mean-square normalization over the last axis.
 
 use crate::ir::Shape;
 use crate::nn::{Init, Module, Param, Visitor};
 use crate::trace::{Operand, Range, Tensor, acting, fail_with_help, has_floats, is_in_range};
 
 impl Tensor {
-    /// Applies layer normalisation without a bias to f32 `[.., width]`: `(x - mean) / sqrt(variance +
+    /// Applies layer normalization without a bias to f32 `[.., width]`: `(x - mean) / sqrt(variance +
     /// epsilon) · weight` over the last axis, with the population variance. `weight` is `[width]`, or the
     /// number 1. Ba, Kiros, Hinton, 2016.
     ///
@@ -26,7 +26,7 @@ impl Tensor {
         over_root_mean_square(self - self.mean_keep(-1), weight, epsilon)
     }
 
-    /// Applies root-mean-square normalisation to f32 `[.., width]`: `x / sqrt(mean(x²) + epsilon) · weight`
+    /// Applies root-mean-square normalization to f32 `[.., width]`: `x / sqrt(mean(x²) + epsilon) · weight`
     /// over the last axis. `weight` is `[width]`, or the number 1. Zhang and Sennrich, 2019.
     ///
     /// ```
@@ -51,7 +51,7 @@ fn over_root_mean_square(x: Tensor, weight: Tensor, epsilon: f64) -> Tensor {
     x * (x.square().mean_keep(-1) + epsilon).rsqrt() * weight
 }
 
-/// Returns whether the operands of a normalisation are valid; if not, records an error of the op named
+/// Returns whether the operands of a normalization are valid; if not, records an error of the op named
 /// `token`.
 #[track_caller]
 fn fits(token: &str, x: Tensor, weight: Tensor) -> bool {
@@ -72,7 +72,7 @@ fn fits(token: &str, x: Tensor, weight: Tensor) -> bool {
     has_floats(token, x)
 }
 
-/// Layer normalisation over the last axis: `(x - mean) / sqrt(variance + epsilon) · weight + bias`, with the
+/// Layer normalization over the last axis: `(x - mean) / sqrt(variance + epsilon) · weight + bias`, with the
 /// population variance. Ba, Kiros, Hinton, 2016.
 #[derive(Clone, Debug)]
 pub struct LayerNorm {
@@ -108,7 +108,7 @@ impl Module for LayerNorm {
     }
 }
 
-/// Root-mean-square normalisation over the last axis: `x / sqrt(mean(x²) + epsilon) · weight`. Zhang and
+/// Root-mean-square normalization over the last axis: `x / sqrt(mean(x²) + epsilon) · weight`. Zhang and
 /// Sennrich, 2019.
 #[derive(Clone, Debug)]
 pub struct RmsNorm {

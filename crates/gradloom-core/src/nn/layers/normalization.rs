@@ -1,4 +1,4 @@
-//! Group, instance and batch normalisation of `[batch, channels, S..]`.
+//! Group, instance and batch normalization of `[batch, channels, S..]`.
 
 use crate::ir::{DType, Shape};
 use crate::nn::{Init, Module, Param, State, Visitor};
@@ -7,7 +7,7 @@ use crate::trace::{
 };
 
 impl Tensor {
-    /// Applies group normalisation without a bias to f32 `[batch, channels, S..]`. The channels are split
+    /// Applies group normalization without a bias to f32 `[batch, channels, S..]`. The channels are split
     /// into `groups` groups, and each group becomes `(x - mean) / sqrt(variance + epsilon)`, with the mean
     /// and population variance over its channels and all positions. The result is multiplied by `weight`,
     /// which is `[channels]` or the number 1. Wu and He, 2018.
@@ -39,7 +39,7 @@ impl Tensor {
         normal.reshape(shape.clone()) * per_channel(weight, &shape)
     }
 
-    /// Applies instance normalisation, which is [`Tensor::group_norm`] with one group for each channel. A
+    /// Applies instance normalization, which is [`Tensor::group_norm`] with one group for each channel. A
     /// channel with one position is an error, as its result would always be 0. Ulyanov, Vedaldi,
     /// Lempitsky, 2016.
     ///
@@ -61,7 +61,7 @@ impl Tensor {
         self.group_norm(channels.max(1), weight, epsilon)
     }
 
-    /// Applies batch normalisation with the given mean and variance, both `[channels]`, to f32 `[batch,
+    /// Applies batch normalization with the given mean and variance, both `[channels]`, to f32 `[batch,
     /// channels, S..]`: `(x - mean) / sqrt(variance + epsilon) · weight`, where `weight` is `[channels]` or
     /// the number 1. [`Tensor::channel_mean`] and [`Tensor::channel_variance`] compute the statistics of a
     /// batch. Ioffe and Szegedy, 2015.
@@ -158,7 +158,7 @@ fn shifted(x: Tensor, bias: &Param) -> Tensor {
     x + per_channel(bias.tensor(), &shape)
 }
 
-/// Group normalisation with a gain and a bias for each channel. See [`Tensor::group_norm`].
+/// Group normalization with a gain and a bias for each channel. See [`Tensor::group_norm`].
 #[derive(Clone, Debug)]
 pub struct GroupNorm {
     /// Gain `[channels]`, initially 1.
@@ -192,7 +192,7 @@ impl Module for GroupNorm {
     }
 }
 
-/// Batch normalisation with a gain and a bias for each channel. While a training loss is traced, it uses the
+/// Batch normalization with a gain and a bias for each channel. While a training loss is traced, it uses the
 /// mean and variance of the batch and moves the running statistics towards them; otherwise it uses the
 /// running statistics. Ioffe and Szegedy, 2015.
 #[derive(Clone, Debug)]

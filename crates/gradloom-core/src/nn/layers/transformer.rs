@@ -95,15 +95,15 @@ impl Module for MultiHeadAttention {
 }
 
 /// A transformer block: self-attention, then two linear layers with GELU between them. Each part is applied
-/// to the layer-normalised input, and its result is added to the input: `x + attention(norm(x))`, `x +
+/// to the layer-normalized input, and its result is added to the input: `x + attention(norm(x))`, `x +
 /// mlp(norm(x))`. Xiong et al., 2020.
 #[derive(Clone, Debug)]
 pub struct TransformerBlock {
-    /// Normalisation before attention.
+    /// Normalization before attention.
     pub norm1: LayerNorm,
     /// Self-attention.
     pub attention: MultiHeadAttention,
-    /// Normalisation before the linear layers.
+    /// Normalization before the linear layers.
     pub norm2: LayerNorm,
     /// First linear layer `[width, hidden]`.
     pub linear1: Linear,
@@ -159,7 +159,7 @@ impl TransformerBlock {
         self
     }
 
-    /// Returns the block with each normalisation after the addition, as in Vaswani et al.
+    /// Returns the block with each normalization after the addition, as in Vaswani et al.
     #[must_use]
     pub fn norm_last(mut self) -> Self {
         self.norm_last = true;

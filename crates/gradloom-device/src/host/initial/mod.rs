@@ -1,6 +1,6 @@
 //! Initial values of parameters.
 //!
-//! In: an [`Init`], a seed, the index of the parameter, and a pool. Out: the elements. Always holds: an
+//! In: an [`Init`], a seed, the index of the parameter, and a pool. Out: the elements. Invariant: an
 //! element depends only on the `Init`, the seed, the parameter and the element's index, and has the same bits
 //! on every machine: random words come from a counter-based generator, every operation rounds separately, and
 //! no function of the system's math library is used.

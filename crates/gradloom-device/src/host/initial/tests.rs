@@ -159,7 +159,7 @@ fn neighbours_know_nothing_of_each_other() {
     let values = standard_normal(InitialKey { seed: 2, parameter: 0 });
     let n = values.len() as f64;
     // Correlations of neighbours, of their squares (the two numbers of a pair share a radius), and of one
-    // with the square of the other, each normalised by the standard deviations.
+    // with the square of the other, each normalized by the standard deviations.
     type Function = fn(f64) -> f64;
     let (value, square): (Function, Function) = (|a| a, |a| (a * a - 1.0) / f64::sqrt(2.0));
     let kinds =

@@ -1,10 +1,10 @@
-//! Functions of f32 that need f64 or integer arithmetic, written as loops that vectorise. The others are
+//! Functions of f32 that need f64 or integer arithmetic, written as loops that vectorize. The others are
 //! formulas in [`gradloom_codegen::cpu::math`].
 //!
 //! In: any f32, including subnormals, infinities and NaN. Out: the value of the function, within the error
 //! that it documents in units in the last place (ulp) of the exact result; special values follow C17 Annex F.
-//! Always holds: there are no branches, tables or fused multiply-adds, so loops over these functions
-//! vectorise and every instruction set computes the same bits. `tests.rs` checks the bounds against f64.
+//! Invariant: there are no branches, tables or fused multiply-adds, so loops over these functions
+//! vectorize and every instruction set computes the same bits. `tests.rs` checks the bounds against f64.
 
 mod normal;
 mod pow;

@@ -1,7 +1,7 @@
 //! Distinguishes paths to token files from paths to text.
 //!
 //! In: paths as the user gave them. Out: the files for training and evaluation, or `None` if the paths lead
-//! to text. Always holds: a folder counts as one of token files only if its files have llm.c's or nanoGPT's
+//! to text. Invariant: a folder counts as one of token files only if its files have llm.c's or nanoGPT's
 //! names, so an unrelated `.bin` file does not turn a folder of text into tokens.
 
 use crate::data::DataError;

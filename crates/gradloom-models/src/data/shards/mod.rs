@@ -1,6 +1,6 @@
 //! Token files of llm.c and nanoGPT.
 //!
-//! In: paths. Out: [`TokenShards`], or files. Always holds: a file's size matches its header, and every token
+//! In: paths. Out: [`TokenShards`], or files. Invariant: a file's size matches its header, and every token
 //! read is in the vocabulary.
 //!
 //! | written by | header | tokens |

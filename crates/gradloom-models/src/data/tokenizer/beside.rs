@@ -2,7 +2,7 @@
 //!
 //! In: `tokenizer_config.json`, `special_tokens_map.json`, `added_tokens.json`, `chat_template.jinja` and
 //! `config.json`, all optional. Out: the JSON value of a tokenizer.json with all tokens, and [`Roles`].
-//! Always holds: tokens, ids and roles are those of `AutoTokenizer` in transformers 5, as determined by
+//! Invariant: tokens, ids and roles are those of `AutoTokenizer` in transformers 5, as determined by
 //! `_from_pretrained` in its `tokenization_utils_base.py` and `__init__` in its
 //! `tokenization_utils_tokenizers.py`; a malformed file is an error.
 

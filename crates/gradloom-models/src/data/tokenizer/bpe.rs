@@ -1,6 +1,6 @@
 //! Byte-pair encoding, implemented by the `tokenizers` crate.
 //!
-//! In: a validated tokenizer.json. Out: ids of text, and text of ids. Always holds: decoding concatenates the
+//! In: a validated tokenizer.json. Out: ids of text, and text of ids. Invariant: decoding concatenates the
 //! bytes of each token from a table, so decoding token by token yields the same text as decoding all tokens
 //! together.
 

@@ -1,7 +1,7 @@
 //! Chat templates: conversion of messages to the text format that a model was trained on.
 //!
 //! In: messages, and the Jinja template in a tokenizer's files. Out: a text with the special tokens spelt
-//! out. Always holds: the text is that of `apply_chat_template` in transformers, with the same settings,
+//! out. Invariant: the text is that of `apply_chat_template` in transformers, with the same settings,
 //! filters and functions; a template has access to nothing else, and terminates within a limited number of
 //! steps.
 

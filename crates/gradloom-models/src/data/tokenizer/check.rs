@@ -1,6 +1,6 @@
 //! Validation of a tokenizer.json before the `tokenizers` crate reads it.
 //!
-//! In: the JSON. Out: the spelling of bytes, or the first error. Always holds: a valid file is a byte-pair
+//! In: the JSON. Out: the spelling of bytes, or the first error. Invariant: a valid file is a byte-pair
 //! encoding whose merges consist of tokens in the vocabulary, and whose ids are small enough for a table. The
 //! crate assumes this and does not return an error for every file that violates it.
 

@@ -1,6 +1,6 @@
 //! Positions at which a text can be cut without changing its tokens.
 //!
-//! In: the components of a tokenizer, and a text. Out: a cut position. Always holds: the ids of the text
+//! In: the components of a tokenizer, and a text. Out: a cut position. Invariant: the ids of the text
 //! before the position followed by those of the text after it are the ids of the whole text. If this cannot
 //! be guaranteed for a component (a pattern with anchors, a table-driven normalizer), texts are never cut and
 //! are encoded whole.

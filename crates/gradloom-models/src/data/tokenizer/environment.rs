@@ -1,6 +1,6 @@
 //! Template engine with the filters, functions and methods that transformers provides.
 //!
-//! In: a template and its variables. Out: a text, or an error with its line number. Always holds: a template
+//! In: a template and its variables. Out: a text, or an error with its line number. Invariant: a template
 //! terminates within a limited number of steps, has access to nothing else, and never aborts the process.
 
 use super::jinja::{self, Fault};

@@ -1,6 +1,6 @@
 //! Rewriting of templates for minijinja.
 //!
-//! In: a template for transformers. Out: an equivalent template for minijinja. Always holds: line numbers are
+//! In: a template for transformers. Out: an equivalent template for minijinja. Invariant: line numbers are
 //! preserved; text, comments and raw blocks are unchanged except that line endings become `\n`.
 //!
 //! minijinja supports neither the `generation` block, an extension with which transformers marks the

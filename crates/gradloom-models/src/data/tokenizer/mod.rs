@@ -1,6 +1,6 @@
 //! Conversion between text and token ids.
 //!
-//! In: text; a tokenizer's files. Out: ids, and the bytes of ids. Always holds: concatenating the bytes of a
+//! In: text; a tokenizer's files. Out: ids, and the bytes of ids. Invariant: concatenating the bytes of a
 //! text's ids yields the text, so it can be decoded token by token. The only exception is a tokenizer with a
 //! normalizer that changes the text.
 

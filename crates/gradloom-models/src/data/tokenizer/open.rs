@@ -1,6 +1,6 @@
 //! Loading of tokenizers from files and from lists in memory.
 //!
-//! In: a path, or tokens with merges. Out: [`Bpe`]. Always holds: every tokenizer is converted to a
+//! In: a path, or tokens with merges. Out: [`Bpe`]. Invariant: every tokenizer is converted to a
 //! tokenizer.json first, so the same guarantees apply to all of them.
 
 use super::beside::Beside;

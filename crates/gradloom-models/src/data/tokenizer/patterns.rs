@@ -1,6 +1,6 @@
 //! Static analysis of how a regular expression can match two adjacent characters.
 //!
-//! In: a pattern in the syntax of the `fancy-regex` crate, and two characters. Out: [`Reads`]. Always holds:
+//! In: a pattern in the syntax of the `fancy-regex` crate, and two characters. Out: [`Reads`]. Invariant:
 //! an unsupported construct (lookbehind, anchor, backreference) yields no [`Pattern`], and if a repetition,
 //! alternation or assertion has several possible paths, the analysis covers all of them.
 

@@ -1,6 +1,6 @@
 //! The bytes of each token in a vocabulary.
 //!
-//! In: the `decoder` of a tokenizer.json, and tokens as spelt in the file. Out: bytes. Always holds: a
+//! In: the `decoder` of a tokenizer.json, and tokens as spelt in the file. Out: bytes. Invariant: a
 //! token's bytes do not depend on its neighbours, so text can be decoded token by token. The only
 //! context-dependent part, the space before a whole text, is handled by [`super::Tokenizer::adds_a_space`].
 

@@ -1,6 +1,6 @@
 //! Merges of a vocabulary with scores.
 //!
-//! In: tokens and scores. Out: pairs of tokens in merge order. Always holds: time and memory are linear in
+//! In: tokens and scores. Out: pairs of tokens in merge order. Invariant: time and memory are linear in
 //! the bytes of the tokens. Vocabularies whose merges need more text than that, such as one with all
 //! repetitions of a letter up to a thousand, are rejected.
 

@@ -1,7 +1,7 @@
 //! Control tokens and the chat template in a tokenizer's folder.
 //!
 //! In: `tokenizer_config.json`, merged with the other files. Out: [`Roles`], and the configuration for
-//! saving. Always holds: a role that no file assigns is `None`; the configuration is saved unchanged except
+//! saving. Invariant: a role that no file assigns is `None`; the configuration is saved unchanged except
 //! for modified roles.
 
 use serde_json::{Map, Value};

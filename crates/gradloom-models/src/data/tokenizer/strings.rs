@@ -1,7 +1,7 @@
 //! Search for several byte strings in one pass (Aho and Corasick, 1975).
 //!
 //! In: strings and a text. Out: for each position, the start of the earliest match that ends there or later.
-//! Always holds: memory is linear in the bytes of the strings, and the number of steps in the bytes of
+//! Invariant: memory is linear in the bytes of the strings, and the number of steps in the bytes of
 //! strings and text, however many strings overlap, because only the longest of the strings that end at a
 //! position is reported. (The `aho-corasick` crate lists all of them in each state.)
 

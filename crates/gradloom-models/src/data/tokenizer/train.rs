@@ -1,6 +1,6 @@
 //! Training of a byte-pair encoding on a text.
 //!
-//! In: a text and a vocabulary size. Out: a [`Bpe`] over bytes with GPT-2's word pattern. Always holds:
+//! In: a text and a vocabulary size. Out: a [`Bpe`] over bytes with GPT-2's word pattern. Invariant:
 //! training is deterministic across machines.
 
 use super::pieces::Spelling;

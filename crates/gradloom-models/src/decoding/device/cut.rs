@@ -1,7 +1,7 @@
 //! Top-k, top-p and min-p truncation of a row by thresholds, without sorting.
 //!
 //! In: the distance of each logit below the row's maximum, and temperatures. Out: weights, 0 for excluded
-//! tokens. Always holds: of the tokens exactly at the threshold, those with the lowest ids are kept.
+//! tokens. Invariant: of the tokens exactly at the threshold, those with the lowest ids are kept.
 //!
 //! Tokens are compared by integer distances from the maximum, in units that map the largest distance to about
 //! 2^30. This is finer than the resolution of f32 for logits of typical size. A logit of -10^9, which some

@@ -1,7 +1,7 @@
 //! Sampling in traced ops, so that a decoding step transfers only tokens to the host.
 //!
 //! In: logits `[rows, vocabulary]`, and the settings of each row's request. Out: a token for each row, with
-//! log-probabilities if requested. Always holds: a row's token depends only on its own logits, settings, seed
+//! log-probabilities if requested. Invariant: a row's token depends only on its own logits, settings, seed
 //! and position; it is the token that [`Sampling::choose`] returns, unless rounding to f32 moves a logit or
 //! the draw across a threshold. The host computes the random word from seed and position: traced, its ten
 //! rounds would take more ops than the rest of the sampling and than many models.

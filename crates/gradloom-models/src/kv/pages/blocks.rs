@@ -1,7 +1,7 @@
 //! The blocks of a pool, each of which is free, used or cached.
 //!
 //! In: references to blocks that tables gain and lose, and full blocks for the prefix tree. Out: blocks to
-//! write to. Always holds: a block's number of users is the number of tables that list it; a block without
+//! write to. Invariant: a block's number of users is the number of tables that list it; a block without
 //! users is either in the tree or free; `free + cached + used` is the capacity.
 
 use super::PagesError;

@@ -1,6 +1,6 @@
 //! Sequences of blocks: operations that begin, grow, fork, shrink and end them.
 //!
-//! In: tokens. Out: tables, and blocks to copy. Always holds: the invariants of the parent module.
+//! In: tokens. Out: tables, and blocks to copy. Invariant: the invariants of the parent module.
 
 use super::blocks::Blocks;
 use super::sequence::Sequence;

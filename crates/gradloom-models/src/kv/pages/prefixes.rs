@@ -4,7 +4,7 @@
 //! with given tokens, and the block to evict. A node is one block. Tokens themselves are compared, not only
 //! their hashes. Looking up a path of n tokens takes O(n), an eviction O(log blocks).
 //!
-//! Always holds: every user of a block uses all blocks on the path to it, and releases the end of the path
+//! Invariant: every user of a block uses all blocks on the path to it, and releases the end of the path
 //! first. A block without users was therefore released after all its descendants, so the one that was
 //! released first is a leaf, and all blocks without users can be evicted one after the other.
 

@@ -2,7 +2,7 @@
 //!
 //! In: a [`Routine`]. Out: a module ([`assemble`]) with one function, over memory that it imports. Values are
 //! locals, to which the engine gives registers. Four columns are taken at a time, the last ones of a row one
-//! by one. Always holds: a row is reduced in the order of the runtime's reductions (see `x86`): 64 running
+//! by one. Invariant: a row is reduced in the order of the runtime's reductions (see `x86`): 64 running
 //! results, here in the frame; nothing outside of a row's elements is touched.
 
 mod lines;

@@ -1,7 +1,7 @@
 //! Machine code under construction: consecutive instructions, labels and jumps, followed by a pool of
 //! constants.
 //!
-//! Always holds: all jumps and all references to the pool are resolved in the code that [`Assembler::finish`]
+//! Invariant: all jumps and all references to the pool are resolved in the code that [`Assembler::finish`]
 //! returns.
 
 use super::bounds::Bounds;

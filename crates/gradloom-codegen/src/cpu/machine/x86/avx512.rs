@@ -2,7 +2,7 @@
 //!
 //! In: a line, and the locations of its sources and target. Out: instructions. zmm0, zmm1 and k7 are scratch
 //! registers, k1 contains the lanes of a row's last elements, and zmm2 and up and k2 to k6 are assigned to
-//! values. Invariants without a register are read from memory as embedded broadcasts. Always holds: no line
+//! values. Invariants without a register are read from memory as embedded broadcasts. Invariant: no line
 //! changes a register that it does not name, except for zmm0, zmm1, k7 and rax.
 
 use super::assembler::{Assembler, displacement};

@@ -2,7 +2,7 @@
 //!
 //! In: a [`Routine`](super::Routine). Out: machine code ([`assemble`]), which is called with a frame of
 //! addresses. Elements stay in registers from the first line to the last, so memory is read once and written
-//! once. Always holds: the code has been proven to keep values apart ([`check()`]) and to stay within its
+//! once. Invariant: the code has been proven to keep values apart ([`check()`]) and to stay within its
 //! memory ([`bounds`]).
 
 mod assembler;

@@ -3,7 +3,7 @@
 //! In: lines, and the numbers of vector and mask registers. Out: the same lines over registers. Vectors that
 //! do not fit are spilled to memory and reloaded, starting with the one whose next use is the farthest
 //! (Belady, 1966). The remaining registers go to the invariants that are used most. There is no result if
-//! more masks are live at the same time than there are registers, which is rare. Always holds: the target of
+//! more masks are live at the same time than there are registers, which is rare. Invariant: the target of
 //! a line may share the register of a source that is not used afterwards.
 
 use crate::cpu::machine::ir::{Invariant, Kind, Lines, Op, SOURCES, VectorOperand};

@@ -1,6 +1,6 @@
 //! Dates as formatted by `strftime`.
 //!
-//! In: a time and a format. Out: a text. Always holds: an unsupported directive is an error.
+//! In: a time and a format. Out: a text. Invariant: an unsupported directive is an error.
 
 use super::wrong;
 use minijinja::Error;

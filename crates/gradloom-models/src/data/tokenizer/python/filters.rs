@@ -1,6 +1,6 @@
 //! Filters, tests and functions of Jinja that minijinja lacks or implements differently.
 //!
-//! In: values of a template. Out: the results that Jinja produces. Always holds: an unsupported case is an
+//! In: values of a template. Out: the results that Jinja produces. Invariant: an unsupported case is an
 //! error.
 
 use super::methods::{Range, centered, is_space, lines, stripped};

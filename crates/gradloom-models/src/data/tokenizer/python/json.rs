@@ -1,6 +1,6 @@
 //! JSON as written by Python's `json.dumps`.
 //!
-//! In: a value of a template. Out: its JSON text, without HTML escapes. Always holds: values that Python
+//! In: a value of a template. Out: its JSON text, without HTML escapes. Invariant: values that Python
 //! rejects are errors.
 
 use super::{DEEPEST, Range, arguments, float, is_namespace, text, wrong};

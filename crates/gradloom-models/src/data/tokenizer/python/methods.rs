@@ -1,6 +1,6 @@
 //! Methods of Python's types.
 //!
-//! In: a value, the name of a method, and arguments. Out: the result in Python. Always holds: an unsupported
+//! In: a value, the name of a method, and arguments. Out: the result in Python. Invariant: an unsupported
 //! case is an error.
 
 use super::texts::text;

@@ -1,6 +1,6 @@
 //! The parts of Python that templates use: formatting, string methods, dates and JSON.
 //!
-//! In: values of a template. Out: the results that Python produces. Always holds: an unsupported case is an
+//! In: values of a template. Out: the results that Python produces. Invariant: an unsupported case is an
 //! error.
 
 mod date;

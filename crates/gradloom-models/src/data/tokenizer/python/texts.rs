@@ -1,6 +1,6 @@
 //! Values as printed by Python.
 //!
-//! In: a value. Out: the text of `str` or `repr`. Always holds: printing terminates, however deep and large
+//! In: a value. Out: the text of `str` or `repr`. Invariant: printing terminates, however deep and large
 //! the value is.
 
 use super::{DEEPEST, LONGEST, exponent, is_namespace, wrong};
