@@ -1,6 +1,7 @@
 //! The CPU as a device.
 
 use crate::program::CpuBackend;
+use gradloom_codegen::cpu::loops::Machine;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::Fusion;
 use gradloom_device::Device;
@@ -19,6 +20,14 @@ pub enum Loops {
 /// instruction set.
 pub fn compiles_loops(level: InstructionSet) -> bool {
     level == InstructionSet::Avx512 || cfg!(target_arch = "wasm32")
+}
+
+/// Returns the machine that fused loops are compiled for.
+pub(crate) fn machine(level: InstructionSet, loops: Loops) -> Machine {
+    Machine {
+        has_machine_code: loops == Loops::Native && compiles_loops(level),
+        last_level_cache: gradloom_device::host::last_level_cache(),
+    }
 }
 
 /// Constructors of [`Device`] for the CPU.

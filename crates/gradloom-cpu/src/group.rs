@@ -5,11 +5,12 @@
 //! wake-up of the threads, and small tasks several at a time. Invariant: what a task computes does not
 //! depend on what it is batched with; kernels without tasks run one after the other.
 
-use super::Loops;
+use super::InstructionSet;
 use super::kernel::{Call, PHASES, Prepared, Trap};
-use super::prepare::prepare_with;
+use super::prepare::prepare_compiled;
+use gradloom_codegen::cpu::Compiled;
 use gradloom_core::ir::Graph;
-use gradloom_core::kernel::{Aliases, Launch, Part};
+use gradloom_core::kernel::{Launch, Part};
 use gradloom_device::memory::counted;
 use std::ops::Range;
 
@@ -19,12 +20,17 @@ const TASK_COST: usize = 20_000;
 pub(super) fn prepare_group(
     launch: &Launch,
     parts: &[Part],
+    compiled: &[Compiled],
     graph: &Graph,
-    loops: Loops,
+    level: InstructionSet,
 ) -> Box<dyn Prepared> {
-    let aliases = Aliases::new(&launch.may_alias);
-    let member = |part| Member::new(launch, &aliases, part, graph, loops);
-    let members: Vec<Member> = parts.iter().map(member).collect();
+    let member = |(part, compiled): (&Part, &Compiled)| Member {
+        kernel: prepare_compiled(&part.alone(launch), compiled, graph, level),
+        reads: part.reads.clone(),
+        writes: part.writes.clone(),
+        workspace: counted(part.workspace.start),
+    };
+    let members: Vec<Member> = parts.iter().zip(compiled).map(member).collect();
     let batches = [0, 1].map(|phase| batches(&members, phase));
     Box::new(PreparedGroup { members, batches })
 }
@@ -50,20 +56,6 @@ struct Member {
 }
 
 impl Member {
-    fn new(launch: &Launch, aliases: &Aliases, part: &Part, graph: &Graph, loops: Loops) -> Self {
-        let own = |write: usize| {
-            let reads = aliases.reads_of(write).iter().filter(|read| part.reads.contains(read));
-            reads.map(move |read| (write - part.writes.start, read - part.reads.start))
-        };
-        let launch = Launch { may_alias: part.writes.clone().flat_map(own).collect(), ..part.alone(launch) };
-        Self {
-            kernel: prepare_with(&launch, graph, loops),
-            reads: part.reads.clone(),
-            writes: part.writes.clone(),
-            workspace: counted(part.workspace.start),
-        }
-    }
-
     /// Returns the member's share of the group's call.
     fn call<'a>(&self, call: &Call<'a>) -> Call<'a> {
         Call {

@@ -42,7 +42,7 @@ pub use device::{CpuDevice, Loops, compiles_loops};
 use gradloom_device::host::{InstructionSet, Machine, Pool, fill_constant, math, work};
 use gradloom_device::multiversion;
 pub use kernel::{Call, FirstFault, Prepared, Tasks, Trap};
-pub use prepare::{prepare, prepare_with};
+pub use prepare::prepare;
 
 /// Returns a description of the machine that this process runs on.
 pub fn describe() -> Machine {

@@ -3,45 +3,66 @@
 //! In: a launch. Out: the kernel, prepared for this machine's instruction set.
 //! Invariant: the match is exhaustive, so a new primitive does not compile until it has a kernel.
 
+use super::device::machine;
 use super::kernel::{Call, Prepared, Trap};
 use super::{
     InstructionSet, Loops, attention, custom, dot, fused, group, index, movement, random, reduce, rows,
 };
+use gradloom_codegen::cpu::{Compiled, Compiler};
 use gradloom_core::ir::{Graph, OpKind};
 use gradloom_core::kernel::{Kernel, Launch};
 
-/// Prepares a launch; `graph` has the users' ops that launches name by number.
+/// Compiles and prepares a launch for this machine. `graph` contains the custom ops that launches refer to by
+/// number.
 ///
 /// # Panics
-/// For launches that no lowering makes: of leaves, views and block ops, or with dtypes that shape inference
-/// refuses.
+/// Panics if no lowering makes such a launch: for leaves, views and block ops, and for dtypes that shape
+/// inference rejects.
 pub fn prepare(launch: &Launch, graph: &Graph) -> Box<dyn Prepared> {
-    prepare_with(launch, graph, Loops::Native)
+    prepare_at(launch, graph, InstructionSet::detect(), Loops::Native)
 }
 
-/// [`prepare`], with fused loops that run one way or the other.
+/// Compiles and prepares a launch, as [`prepare`] does, for an instruction set.
+pub(crate) fn prepare_at(
+    launch: &Launch,
+    graph: &Graph,
+    level: InstructionSet,
+    loops: Loops,
+) -> Box<dyn Prepared> {
+    prepare_compiled(launch, &Compiler::new(machine(level, loops)).launch(launch), graph, level)
+}
+
+/// Prepares a compiled launch for an instruction set.
 ///
 /// # Panics
-/// As [`prepare`].
-pub fn prepare_with(launch: &Launch, graph: &Graph, loops: Loops) -> Box<dyn Prepared> {
+/// Same as [`prepare`], and if the launch was not compiled.
+pub(crate) fn prepare_compiled(
+    launch: &Launch,
+    compiled: &Compiled,
+    graph: &Graph,
+    level: InstructionSet,
+) -> Box<dyn Prepared> {
     let empty = launch.writes.iter().all(|write| write.layout.shape.elements() == 0);
     let nothing_to_write =
         launch.kernel == Kernel::WriteRegion && launch.reads[0].layout.shape.elements() == 0;
     if empty || nothing_to_write {
         return Box::new(Nothing);
     }
-    let kind = match &launch.kernel {
-        Kernel::Op(kind) => kind,
-        Kernel::Loop(body) => return fused::prepare_loop(launch, body, InstructionSet::detect(), loops),
-        Kernel::Dot { axes, epilogue } => {
-            return dot::prepare_dot_with_epilogue(launch, axes, epilogue, loops);
+    let kind = match (&launch.kernel, compiled) {
+        (Kernel::Loop(body), Compiled::Loop(program)) => {
+            return fused::prepare_loop(launch, body, program, level);
         }
-        Kernel::Attention { .. } => unreachable!("the CPU has no attention with an epilogue"),
-        Kernel::Group(parts) => return group::prepare_group(launch, parts, graph, loops),
-        Kernel::Copy => return movement::prepare_copy(launch),
-        Kernel::WriteRegion => return movement::prepare_write_region(launch),
+        (_, Compiled::Product(plan, epilogue)) => {
+            return dot::prepare_dot(launch, plan, epilogue.as_ref(), level);
+        }
+        (Kernel::Group(parts), Compiled::Group(members)) => {
+            return group::prepare_group(launch, parts, members, graph, level);
+        }
+        (Kernel::Copy, _) => return movement::prepare_copy(launch),
+        (Kernel::WriteRegion, _) => return movement::prepare_write_region(launch),
+        (Kernel::Op(kind), _) => kind,
+        (kernel, _) => panic!("gradloom did not compile {}; please report this", kernel.name()),
     };
-    let level = InstructionSet::detect();
     match kind {
         OpKind::Dequantize { format } => movement::prepare_dequantize(launch, *format),
         OpKind::ArgReduce { op, axis } => reduce::prepare_arg(launch, *op, *axis, level),
@@ -54,7 +75,6 @@ pub fn prepare_with(launch: &Launch, graph: &Graph, loops: Loops) -> Box<dyn Pre
         OpKind::DynamicUpdateSlice => index::prepare_dynamic_update_slice(launch),
         OpKind::Gather { batch } => index::prepare_gather(launch, *batch),
         OpKind::Scatter { op, batch } => index::prepare_scatter(launch, *op, *batch),
-        OpKind::Dot(axes) => dot::prepare_dot(launch, axes),
         OpKind::Attention(spec) => attention::prepare_attention(launch, spec),
         OpKind::AttentionGrad(spec) => attention::prepare_attention_grad(launch, spec),
         OpKind::Custom(id) => custom::prepare(launch, graph.customs[*id].clone()),
@@ -75,6 +95,7 @@ pub fn prepare_with(launch: &Launch, graph: &Graph, loops: Loops) -> Box<dyn Pre
         | OpKind::Windows { .. }
         | OpKind::Words
         | OpKind::Barrier
+        | OpKind::Dot(_)
         | OpKind::Unary(_)
         | OpKind::Binary(_)
         | OpKind::Compare(_)

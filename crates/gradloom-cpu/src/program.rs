@@ -2,7 +2,10 @@
 //!
 //! A step allocates nothing and decides nothing: it walks the launches.
 
-use super::{Call, Loops, Pool, Prepared, fill_constant, prepare_with};
+use super::device::machine;
+use super::prepare::prepare_compiled;
+use super::{Call, InstructionSet, Loops, Pool, Prepared, fill_constant};
+use gradloom_codegen::cpu::{Compiled, CpuKernels};
 use gradloom_codegen::pipeline::{Code, Target};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::Fusion;
@@ -24,13 +27,13 @@ use std::time::Instant;
 pub(crate) struct CpuBackend {
     pool: Arc<Pool>,
     target: Target,
-    loops: Loops,
 }
 
 impl CpuBackend {
     pub(crate) fn new(threads: usize, fusion: Fusion, loops: Loops) -> Self {
         let pool = Arc::new(Pool::new(threads));
-        Self { target: Target::cpu(pool.threads()).with_fusion(fusion), pool, loops }
+        let machine = machine(InstructionSet::detect(), loops);
+        Self { target: Target::cpu(pool.threads()).with_fusion(fusion).with_machine(machine), pool }
     }
 }
 
@@ -55,7 +58,6 @@ impl Backend for CpuBackend {
         Some(Arc::new(Self {
             pool: Arc::clone(&self.pool),
             target: self.target.clone().with_fusion(Fusion::Off),
-            loops: self.loops,
         }))
     }
 
@@ -71,11 +73,11 @@ impl Backend for CpuBackend {
         &self,
         graph: &Arc<Graph>,
         plan: &Arc<Plan>,
-        _: &Code,
+        code: &Code,
         store: &StoreMemory,
         allocate: Allocate<'_>,
     ) -> Result<Loaded> {
-        let program = CpuProgram::load(graph, plan, store, &self.pool, self.loops, allocate)?;
+        let program = CpuProgram::load(graph, plan, code.get()?, store, &self.pool, allocate)?;
         Ok(Loaded::Immediate(Box::new(program)))
     }
 }
@@ -112,9 +114,9 @@ impl CpuProgram {
     fn load(
         graph: &Arc<Graph>,
         plan: &Arc<Plan>,
+        kernels: &CpuKernels,
         store: &StoreMemory,
         pool: &Arc<Pool>,
-        loops: Loops,
         allocate: Allocate<'_>,
     ) -> Result<Self> {
         let allocate = |bytes: u64, what: &str| {
@@ -151,17 +153,18 @@ impl CpuProgram {
             }
         }
         let address = |access: &Access| addresses[plan.buffer_of[&access.buffer]];
-        let prepared = |launch: &Launch| PreparedLaunch {
-            kernel: prepare_with(launch, graph, loops),
+        let level = InstructionSet::detect();
+        let prepared = |(launch, compiled): (&Launch, &Compiled)| PreparedLaunch {
+            kernel: prepare_compiled(launch, compiled, graph, level),
             reads: launch.reads.iter().map(|a| address(a).cast_const()).collect(),
             writes: launch.writes.iter().map(address).collect(),
         };
-        for launch in &plan.hoisted {
+        for launch in plan.hoisted.iter().zip(&kernels.hoisted) {
             let PreparedLaunch { kernel, reads, writes } = prepared(launch);
             let call = Call { pool, reads: &reads, writes: &writes, scratch: scratch.at(0) };
             kernel.run(&call).map_err(|trap| Error::new(ErrorKind::Internal, trap.message))?;
         }
-        let steps = plan.launches.iter().map(prepared).collect();
+        let steps = plan.launches.iter().zip(&kernels.launches).map(prepared).collect();
         let first_commit =
             plan.launches.iter().position(|l| l.phase == Phase::Commit).unwrap_or(plan.launches.len());
         Ok(Self {

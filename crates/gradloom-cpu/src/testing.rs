@@ -5,10 +5,11 @@
 //! before a run: a kernel that reads outside of its operands gives NaN. Results stand between guards that
 //! must survive.
 
-use super::{Call, InstructionSet, Loops, Pool, Prepared, Trap, fused};
+use super::prepare::prepare_at;
+use super::{Call, InstructionSet, Loops, Pool, Prepared, Trap};
 use gradloom_codegen::cpu::loop_workspace;
 use gradloom_core::fuse::single;
-use gradloom_core::ir::{DType, OpId, OpKind, Shape, ValueId};
+use gradloom_core::ir::{DType, Graph, OpId, OpKind, Shape, ValueId};
 use gradloom_core::kernel::{Access, Kernel, Launch, Layout, Phase, Schedule};
 pub(super) use gradloom_testing::Random;
 
@@ -258,9 +259,7 @@ impl Case {
 
     /// Runs an elementwise op or a reduction, as [`Job::run`] does.
     pub(super) fn run_loop(&self) -> Result<Vec<f64>, Trap> {
-        let results = self.job().run(|launch, level, loops| {
-            fused::prepare_loop(launch, launch.kernel.body().expect("a loop"), level, loops)
-        });
+        let results = self.job().run(|launch, level, loops| prepare_at(launch, &Graph::new(), level, loops));
         results.map(|mut results| results.remove(0))
     }
 }

@@ -6,6 +6,7 @@
 //! the scratch, but never the split of work, so results have the same bits for any number of threads.
 
 mod attention_blocks;
+mod compiled;
 mod dot_plan;
 mod dot_schedule;
 // Items that only the runtime uses are public, but not documented individually.
@@ -25,6 +26,7 @@ mod rows;
 mod target;
 
 pub use attention_blocks::{AttentionShape, STRIP, attention_workspace};
+pub use compiled::{Compiled, Compiler, CpuKernels};
 pub use dot_plan::{DotPlan, Form, dot_workspace};
 pub use dot_schedule::{DotSchedule, DotTask, FEW_ROWS};
 pub use loop_schedule::{

@@ -1,8 +1,8 @@
 //! CPUs as a kind of device.
 
-use super::loops;
+use super::Compiler;
 use crate::lower::{self, Pass};
-use crate::pipeline::{Dialect, Source, Text, launches};
+use crate::pipeline::{Code, Dialect, Source, Text, launches};
 use gradloom_core::error::Result;
 
 /// The CPU dialect, whose kernels are loops over tiles and functions of the runtime.
@@ -21,11 +21,15 @@ impl Dialect for Cpu {
         lower::CPU
     }
 
+    fn code(&self, source: &Source<'_>) -> Result<Code> {
+        Ok(Code::new(Compiler::new(source.target.machine).plan(source.plan)))
+    }
+
     /// Returns the instructions of the tile loops that kernels consist of or end with.
     fn texts(&self, source: &Source<'_>) -> Result<Vec<Text>> {
-        let mut texts = Vec::new();
+        let (mut texts, mut compiler) = (Vec::new(), Compiler::new(source.target.machine));
         for (owner, launch) in launches(source.plan) {
-            let made = loops::texts(launch);
+            let made = compiler.launch(launch).texts(launch);
             texts.extend(made.iter().map(|(label, made)| Text::new(owner, source.plan, label, made)));
         }
         Ok(texts)

@@ -7,6 +7,7 @@
 
 use super::dialect::{Code, Dialect, Source, Text};
 use crate::cpu::Cpu;
+use crate::cpu::loops::Machine;
 use crate::cuda::{Cuda, Replay, may_use_library};
 use crate::kernels::Cuts;
 use crate::limits::Limits;
@@ -32,13 +33,15 @@ pub struct Target {
     pub limits: Limits,
     /// Precision, and the choice of kernels for products and attention on a GPU.
     pub choices: Choices,
+    /// Machine that loops are compiled for on a CPU.
+    pub machine: Machine,
 }
 
 impl Target {
     /// Creates the target of a CPU with this many threads.
     pub fn cpu(threads: usize) -> Self {
         let (limits, choices) = (Limits::portable(), Choices::default());
-        Self { dialect: &Cpu, threads, fusion: Fusion::On, limits, choices }
+        Self { dialect: &Cpu, threads, fusion: Fusion::On, limits, choices, machine: Machine::TYPICAL }
     }
 
     /// Creates the target of a GPU through WebGPU with these limits.
@@ -52,13 +55,20 @@ impl Target {
     }
 
     fn gpu(dialect: &'static dyn Dialect, limits: Limits, choices: Choices) -> Self {
-        Self { dialect, threads: 1, fusion: lower::GPU_FUSION, limits, choices }
+        let (threads, fusion, machine) = (1, lower::GPU_FUSION, Machine::TYPICAL);
+        Self { dialect, threads, fusion, limits, choices, machine }
     }
 
     /// Returns this target with another fusion.
     #[must_use]
     pub fn with_fusion(self, fusion: Fusion) -> Self {
         Self { fusion, ..self }
+    }
+
+    /// Returns this target with loops that are compiled for another machine.
+    #[must_use]
+    pub fn with_machine(self, machine: Machine) -> Self {
+        Self { machine, ..self }
     }
 
     /// Returns this target with other choices.

@@ -139,12 +139,16 @@ impl Part {
 
     /// Returns the part of a launch as a separate launch.
     pub fn alone(&self, launch: &Launch) -> Launch {
+        let own = |&(write, read): &(usize, usize)| {
+            let is_own = self.writes.contains(&write) && self.reads.contains(&read);
+            is_own.then(|| (write - self.writes.start, read - self.reads.start))
+        };
         Launch {
             op: launch.op,
             kernel: self.kernel.clone(),
             reads: launch.reads[self.reads.clone()].to_vec(),
             writes: launch.writes[self.writes.clone()].to_vec(),
-            may_alias: Vec::new(),
+            may_alias: launch.may_alias.iter().filter_map(own).collect(),
             schedule: self.schedule.clone(),
             workspace: self.workspace.end - self.workspace.start,
             phase: launch.phase,

@@ -4,10 +4,11 @@
 //! (sums over columns) are those of the plan's panels, and are combined in panel order.
 
 use crate::fused::{Faults, Program, Rectangle, Task};
-use crate::{Call, InstructionSet, Loops};
-use gradloom_codegen::cpu::DotPlan;
-use gradloom_core::kernel::{Body, Launch};
+use crate::{Call, InstructionSet};
+use gradloom_codegen::cpu::{DotPlan, loops};
+use gradloom_core::kernel::Launch;
 use std::ops::Range;
+use std::sync::Arc;
 
 pub(super) struct Epilogue {
     program: Program,
@@ -46,17 +47,16 @@ impl Panel<'_, '_> {
 
 impl Epilogue {
     pub(super) fn new(
-        body: &Body,
+        program: &Arc<loops::Program>,
         launch: &Launch,
         plan: &DotPlan,
         level: InstructionSet,
-        loops: Loops,
     ) -> Self {
-        assert_eq!((body.rows, body.columns), plan.positions(), "dot: an epilogue of another size");
+        let (rows, columns) = plan.positions();
         Self {
-            program: Program::new(body, launch, level, loops),
-            rows: body.rows,
-            columns: body.columns,
+            program: Program::new(Arc::clone(program), launch, level),
+            rows,
+            columns,
             panels: plan.panels(),
             partials: plan.parts_bytes(),
             partials_stride: plan.partials,

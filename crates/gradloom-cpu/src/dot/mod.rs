@@ -14,45 +14,35 @@ mod tests;
 use super::fused::Faults;
 use super::kernel::{Tasks, run_tasks};
 use super::simd::dispatch;
-use super::{Call, InstructionSet, Loops, Prepared, Trap};
+use super::{Call, InstructionSet, Prepared, Trap};
 use block::{MatrixOperand, Product, ProductBlock, Stepped, StoredOperand};
 use epilogue::Epilogue;
-use gradloom_codegen::cpu::{DotPlan, DotTask, Form};
+use gradloom_codegen::cpu::{DotPlan, DotTask, Form, loops};
 use gradloom_codegen::product::SteppedView;
-use gradloom_core::ir::DotAxes;
-use gradloom_core::kernel::{Body, Launch};
+use gradloom_core::kernel::Launch;
 use gradloom_device::host::current_worker;
 use gradloom_device::memory::counted;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Total bytes of the operands of a product up to which they are assumed to be in the second-level cache.
 const NEAR: usize = 1 << 20;
 
-/// Returns a kernel for a `Dot`.
+/// Returns a kernel for a product, with the loop over its result if it has an epilogue.
 ///
 /// # Panics
-/// When the reads' layouts are not those of a [`DotProblem`](gradloom_codegen::cpu::DotProblem), or the
-/// workspace is too small: lowering must have seen to both.
-pub(super) fn prepare_dot(launch: &Launch, _: &DotAxes) -> Box<dyn Prepared> {
-    assert!(launch.writes[0].layout.is_contiguous(), "dot: the result must be contiguous");
-    Box::new(Dot::new(launch, None, InstructionSet::detect(), Loops::Native))
-}
-
-/// Returns a kernel for a product with an epilogue.
-///
-/// # Panics
-/// As [`prepare_dot`].
-pub(super) fn prepare_dot_with_epilogue(
+/// Panics if the launch has less scratch than the plan requires.
+pub(super) fn prepare_dot(
     launch: &Launch,
-    _: &DotAxes,
-    epilogue: &Body,
-    loops: Loops,
+    plan: &Arc<DotPlan>,
+    epilogue: Option<&Arc<loops::Program>>,
+    level: InstructionSet,
 ) -> Box<dyn Prepared> {
-    Box::new(Dot::new(launch, Some(epilogue), InstructionSet::detect(), loops))
+    Box::new(Dot::new(launch, Arc::clone(plan), epilogue, level))
 }
 
 struct Dot {
-    plan: DotPlan,
+    plan: Arc<DotPlan>,
     epilogue: Option<Epilogue>,
     /// Write and offset of the result that takes the raw product.
     direct: Option<(usize, usize)>,
@@ -68,19 +58,18 @@ struct Dot {
 }
 
 impl Dot {
-    fn new(launch: &Launch, epilogue: Option<&Body>, level: InstructionSet, loops: Loops) -> Self {
-        let plan = DotPlan::new(&launch.kernel, &launch.reads, &launch.writes, &launch.may_alias);
-        let plan = plan.unwrap_or_else(|| {
-            panic!("dot: lowering left operands that must be copied first: {:?}", launch.reads)
-        });
+    fn new(
+        launch: &Launch,
+        plan: Arc<DotPlan>,
+        epilogue: Option<&Arc<loops::Program>>,
+        level: InstructionSet,
+    ) -> Self {
         let (shared, thread) = (plan.workspace(0), plan.workspace(1) - plan.workspace(0));
         let workspace = counted(launch.workspace);
         assert!(workspace >= shared + thread, "dot: the workspace is too small");
         let threads = (workspace - shared).checked_div(thread).unwrap_or(usize::MAX);
         let direct = plan.direct.map(|write| (write, launch.writes[write].layout.offset));
-        let epilogue = epilogue
-            .filter(|_| plan.has_epilogue)
-            .map(|body| Epilogue::new(body, launch, &plan, InstructionSet::detect(), loops));
+        let epilogue = epilogue.map(|program| Epilogue::new(program, launch, &plan, level));
         let (shared, sections) = (shared / size_of::<f32>(), plan.sections());
         let row_offsets = match &plan.stepped {
             Some(steps) if !plan.packs_right => {

@@ -20,13 +20,14 @@ mod task;
 #[cfg(test)]
 mod tests;
 
+use super::InstructionSet;
 use super::kernel::{Call, Prepared, Tasks, Trap, run_tasks};
-use super::{InstructionSet, Loops};
 pub(crate) use execute::{Rectangle, Task};
 pub(crate) use faults::Faults;
-use gradloom_codegen::cpu::{LoopSchedule, loop_workspace};
+use gradloom_codegen::cpu::{LoopSchedule, loop_workspace, loops};
 use gradloom_core::kernel::{Body, Launch};
 pub(crate) use program::Program;
+use std::sync::Arc;
 
 /// Returns a kernel for a `Loop` launch.
 ///
@@ -35,11 +36,12 @@ pub(crate) use program::Program;
 pub(super) fn prepare_loop(
     launch: &Launch,
     body: &Body,
+    program: &Arc<loops::Program>,
     level: InstructionSet,
-    loops: Loops,
 ) -> Box<dyn Prepared> {
     assert!(launch.workspace >= loop_workspace(body) as u64, "a fused loop: the workspace is too small");
-    Box::new(Loop { program: Program::new(body, launch, level, loops), schedule: LoopSchedule::new(body) })
+    let program = Program::new(Arc::clone(program), launch, level);
+    Box::new(Loop { program, schedule: LoopSchedule::new(body) })
 }
 
 struct Loop {

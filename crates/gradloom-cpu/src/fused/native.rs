@@ -8,7 +8,6 @@
 use super::execute::{Task, Tile};
 pub(super) use super::segment::Segment;
 use gradloom_codegen::cpu::loops::{self, Instruction, Positions, SlotPlace, Step};
-use std::ops::Range;
 
 /// A program's lists as steps.
 pub(super) struct Native {
@@ -23,13 +22,9 @@ pub(super) struct Native {
 }
 
 impl Native {
-    /// Compiles a program's segments; none if none of them can be.
-    pub(super) fn load(
-        program: &loops::Program,
-        native: &loops::Native,
-        segment: impl FnMut(&loops::Segment) -> Result<Segment, Range<usize>>,
-    ) -> Option<Self> {
-        let steps = native.map(segment);
+    /// Loads a program's machine code, or returns `None` if the system does not allow it.
+    pub(super) fn load(program: &loops::Program, native: &loops::Native) -> Option<Self> {
+        let steps = native.map(Segment::load)?;
         let frame_bytes = steps.segments().map(Segment::frame_bytes).max()?;
         let any_size = can_have_any_size(&steps, program);
         Some(Self { steps, frame_bytes, any_size, reduces_columns: !program.column_results.is_empty() })

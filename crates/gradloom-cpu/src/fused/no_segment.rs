@@ -2,14 +2,13 @@
 
 use super::execute::{Task, Tile};
 use gradloom_codegen::cpu::loops::{self, Slot};
-use std::ops::Range;
 
 /// See the segments of x86-64.
 pub(super) enum Segment {}
 
 impl Segment {
-    pub(super) fn load(of: &loops::Segment) -> Result<Self, Range<usize>> {
-        Err(of.instructions.clone())
+    pub(super) fn load(_: &loops::Segment) -> Option<Self> {
+        None
     }
 
     pub(super) fn frame_bytes(&self) -> usize {

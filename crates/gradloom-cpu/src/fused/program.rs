@@ -1,19 +1,20 @@
 //! A compiled body with the loops and the machine code of this machine.
 
-use super::native::{Native, Segment};
+use super::native::Native;
 use super::reductions::Reduction;
+use crate::InstructionSet;
 use crate::elementwise::MapFn;
 use crate::elementwise::functions::function;
 use crate::index::Places;
 use crate::strided_reader::StridedReader;
-use crate::{InstructionSet, Loops};
-use gradloom_codegen::cpu::loops::{self, Machine};
-use gradloom_core::kernel::{Body, Launch};
+use gradloom_codegen::cpu::loops;
+use gradloom_core::kernel::Launch;
 use std::ops::Deref;
+use std::sync::Arc;
 
 /// A compiled body, which the executor runs.
 pub(crate) struct Program {
-    body: loops::Program,
+    body: Arc<loops::Program>,
     /// The loop of each of the body's functions.
     pub(super) functions: Vec<MapFn>,
     /// The loops of each of its reductions.
@@ -29,16 +30,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Compiles a body for the launch that it stands in: loads and stores name the launch's reads and writes.
-    ///
-    /// # Panics
-    /// For a body that [`Body::check`] refuses, or whose dtypes shape inference refuses.
-    pub(crate) fn new(body: &Body, launch: &Launch, level: InstructionSet, loops: Loops) -> Self {
-        let machine = Machine {
-            has_machine_code: loops == Loops::Native && crate::device::compiles_loops(level),
-            last_level_cache: gradloom_device::host::last_level_cache(),
-        };
-        let body = loops::Program::new(body, launch, machine);
+    /// Prepares a compiled body for the launch that contains it.
+    pub(crate) fn new(body: Arc<loops::Program>, launch: &Launch, level: InstructionSet) -> Self {
         let places = |write: usize| {
             let layout = &launch.writes[write].layout;
             Places::new(layout, 0, layout.shape.rank())
@@ -49,7 +42,7 @@ impl Program {
             sources: body.gathers.iter().map(|&read| StridedReader::new(&launch.reads[read])).collect(),
             scatters: body.scatters.iter().map(|&write| places(write)).collect(),
             columns_at: body.column_results.iter().map(|result| places(result.write)).collect(),
-            native: body.native.as_ref().and_then(|native| Native::load(&body, native, Segment::load)),
+            native: body.native.as_ref().and_then(|native| Native::load(&body, native)),
             body,
         }
     }

@@ -2,9 +2,8 @@
 
 use super::execute::{Task, Tile};
 use crate::native::{Call, Compiled};
-use gradloom_codegen::cpu::loops::{self, Positions, RoutineOperand, Slot, Streaming};
+use gradloom_codegen::cpu::loops::{self, Positions, RoutineOperand, Slot};
 use gradloom_codegen::cpu::machine::OperandNumber;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// A compiled segment.
@@ -17,15 +16,13 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Compiles a segment; where that cannot be, the numbers of its instructions.
-    pub(super) fn load(of: &loops::Segment) -> Result<Self, Range<usize>> {
-        let code = Compiled::new(of.routine.clone()).ok_or_else(|| of.instructions.clone())?;
-        // WebAssembly has no stores past the caches.
-        let streaming = of.streaming.as_ref().filter(|_| cfg!(target_arch = "x86_64"));
-        let streaming = streaming.and_then(|Streaming { routine, operands }| {
-            Some((Compiled::new(routine.clone())?, operands.clone()))
-        });
-        Ok(Self { code, streaming, of: of.clone() })
+    /// Loads the code of a segment, or returns `None` if the system does not allow it.
+    pub(super) fn load(of: &loops::Segment) -> Option<Self> {
+        let streaming = match &of.streaming {
+            Some(streaming) => Some((Compiled::new(&streaming.code)?, streaming.operands.clone())),
+            None => None,
+        };
+        Some(Self { code: Compiled::new(&of.code)?, streaming, of: of.clone() })
     }
 
     /// Returns the bytes of memory that a run needs.

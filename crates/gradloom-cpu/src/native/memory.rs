@@ -1,10 +1,9 @@
 //! Executable memory.
 //!
-//! In: a routine. Out: its machine code at an address that is valid for as long as the value lives. Always
+//! In: machine code. Out: the code at an address that is valid for as long as the value lives. Always
 //! holds: memory is writable, then executable, never both; no value is created if the system refuses
 //! executable memory.
 
-use gradloom_codegen::cpu::machine::{Routine, assemble};
 use memmap2::{Mmap, MmapMut};
 
 /// Callable machine code.
@@ -12,21 +11,8 @@ use memmap2::{Mmap, MmapMut};
 pub(super) struct Executable(Mmap);
 
 impl Executable {
-    /// Returns a routine's code and the size in bytes of the frame that it requires. Returns `None` if the
-    /// routine needs more mask registers than exist, or if the system refuses executable memory.
-    pub(super) fn new(routine: &Routine) -> Option<(Self, usize)> {
-        match assemble(routine)? {
-            Ok((code, frame_bytes)) => Some((Self::of(&code)?, frame_bytes)),
-            // The checks found a bug in this compiler, so the code is not run.
-            Err(what) => {
-                debug_assert!(false, "machine code that is wrong: {what}\n{routine:?}");
-                None
-            }
-        }
-    }
-
     /// Maps a copy of the code, or returns `None` if the system does not allow it.
-    fn of(code: &[u8]) -> Option<Self> {
+    pub(super) fn new(code: &[u8]) -> Option<Self> {
         let mut writable = MmapMut::map_anon(code.len().max(1)).ok()?;
         writable[..code.len()].copy_from_slice(code);
         Some(Self(writable.make_exec().ok()?))

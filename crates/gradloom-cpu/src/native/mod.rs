@@ -11,7 +11,7 @@ mod memory;
 #[cfg(all(test, unix, not(miri)))]
 mod tests;
 
-use gradloom_codegen::cpu::machine::{Frame, OperandNumber, Routine, VECTOR};
+use gradloom_codegen::cpu::machine::{Frame, MachineCode, OperandNumber, VECTOR};
 use memory::Executable;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -30,17 +30,17 @@ pub(crate) struct Call {
 }
 
 impl Compiled {
-    /// Compiles a routine, or finds it compiled. None if it cannot be, or the system does not allow it.
-    pub(crate) fn new(routine: Routine) -> Option<Arc<Self>> {
-        static KNOWN: OnceLock<Mutex<HashMap<Routine, Weak<Compiled>>>> = OnceLock::new();
+    /// Loads machine code, or finds equal code that is loaded. Returns `None` if the system does not allow
+    /// it.
+    pub(crate) fn new(code: &Arc<MachineCode>) -> Option<Arc<Self>> {
+        static KNOWN: OnceLock<Mutex<HashMap<Arc<MachineCode>, Weak<Compiled>>>> = OnceLock::new();
         let mut known = KNOWN.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(compiled) = known.get(&routine).and_then(Weak::upgrade) {
+        if let Some(compiled) = known.get(code).and_then(Weak::upgrade) {
             return Some(compiled);
         }
-        let (code, frame_bytes) = Executable::new(&routine)?;
-        let compiled = Arc::new(Self { code, frame_bytes });
+        let compiled = Arc::new(Self { code: Executable::new(&code.bytes)?, frame_bytes: code.frame_bytes });
         known.retain(|_, compiled| compiled.strong_count() > 0);
-        known.insert(routine, Arc::downgrade(&compiled));
+        known.insert(Arc::clone(code), Arc::downgrade(&compiled));
         Some(compiled)
     }
 

@@ -1,9 +1,8 @@
 //! WebAssembly functions that are compiled at run time.
 //!
-//! In: a routine. Out: its function in the table that this module's indirect calls use, for as long as the
-//! value lives. Invariant: no value is created if the host refuses to compile the routine.
+//! In: a module. Out: its function in the table that this module's indirect calls use, for as long as the
+//! value lives. Invariant: no value is created if the host refuses to compile the module.
 
-use gradloom_codegen::cpu::machine::{Routine, wasm::assemble};
 use std::num::NonZero;
 
 #[link(wasm_import_module = "loops")]
@@ -24,18 +23,15 @@ pub(super) struct Executable {
 }
 
 impl Executable {
-    /// Returns a routine's function and the size in bytes of the frame that it requires. Returns `None` if
-    /// the routine is too long, or if the host does not compile it.
-    pub(super) fn new(routine: &Routine) -> Option<(Self, usize)> {
-        let (code, frame_bytes) = assemble(routine)?;
+    /// Returns the function of a module, or `None` if the host does not compile it.
+    pub(super) fn new(code: &[u8]) -> Option<Self> {
         // SAFETY: the host reads the bytes before it returns.
         let number = NonZero::new(unsafe { compile(code.as_ptr(), code.len()) })?;
-        let executable = Self {
+        Some(Self {
             number,
             #[cfg(target_os = "wasi")]
-            code: threads::Code::new(code, number.get()),
-        };
-        Some((executable, frame_bytes))
+            code: threads::Code::new(code.to_vec(), number.get()),
+        })
     }
 
     /// Calls the function.

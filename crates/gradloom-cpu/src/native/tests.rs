@@ -18,7 +18,7 @@ use gradloom_codegen::cpu::functions::MapOp;
 use gradloom_codegen::cpu::lanes::{LaneKind, Lanes, Scalar};
 use gradloom_codegen::cpu::machine::bounds::{Bounds, Window};
 use gradloom_codegen::cpu::machine::{
-    Builder, Frame, Invariant, Lines, Location, Op, OperandNumber, Pick, Reduction, Routine, Step,
+    Assembler, Builder, Frame, Invariant, Lines, Location, Op, OperandNumber, Pick, Reduction, Routine, Step,
     VectorOperand, allocate, assemble, check,
 };
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, ReduceOp, UnaryOp};
@@ -188,7 +188,8 @@ fn call_from(
     if let Way::Wasm = way {
         return wasm::call(routine, first, rows, columns, operands);
     }
-    let compiled = Compiled::new(routine.clone()).expect("this system takes machine code");
+    let code = Assembler::default().assemble(routine.clone()).expect("machine code");
+    let compiled = Compiled::new(&code).expect("this system takes machine code");
     let mut frame = Memory::new(compiled.frame_bytes());
     // SAFETY: tests run only if the machine supports the level; the operands have their elements.
     unsafe {
@@ -609,7 +610,12 @@ fn equal_routines_are_compiled_once() {
         builder.store(n(1), 4, product);
         Routine { lines: builder.finish(), operands: vec![4, 4], ..Routine::default() }
     };
-    let [a, b, c] = [2.0, 2.0, 3.0].map(|factor| Compiled::new(of(factor)).expect("machine code"));
+    let mut assembler = Assembler::default();
+    let [a, b, c] = [2.0, 2.0, 3.0].map(|factor| assembler.assemble(of(factor)).expect("machine code"));
+    assert!(std::sync::Arc::ptr_eq(&a, &b) && !std::sync::Arc::ptr_eq(&a, &c));
+    // Another assembler makes equal code, which is loaded once.
+    let again = Assembler::default().assemble(of(2.0)).expect("machine code");
+    let [a, b, c] = [&a, &again, &c].map(|code| Compiled::new(code).expect("this system takes machine code"));
     assert!(std::sync::Arc::ptr_eq(&a, &b) && !std::sync::Arc::ptr_eq(&a, &c));
 }
 

@@ -17,12 +17,13 @@ use super::shared::with_shared_nodes;
 use super::streams::streams;
 use crate::cpu::functions::{MapOp, is_pair};
 use crate::cpu::loop_schedule::column_partials;
+use crate::cpu::machine::Assembler;
 use gradloom_core::ir::{BinaryOp, DType, ReduceOp, UnaryOp};
 use gradloom_core::kernel::{Access, Aliases, Body, Launch, Level, Node, NodeId, NodeKind};
 use std::collections::HashMap;
 
 /// Properties of the machine that a program depends on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
     /// True if segments of instructions are compiled to machine code.
     pub has_machine_code: bool,
@@ -42,13 +43,19 @@ const UNIT: usize = 64;
 /// Minimum number of columns for which the last, incomplete chunk of a row does not matter.
 const SHORT_ROW: usize = 4 * UNIT;
 
+impl Machine {
+    /// Machine of programs that are shown and not run.
+    pub const TYPICAL: Self =
+        Self { has_machine_code: cfg!(target_arch = "x86_64"), last_level_cache: 32 << 20 };
+}
+
 impl Program {
     /// Compiles a body for the launch that contains it. Loads and stores refer to the launch's reads and
     /// writes.
     ///
     /// # Panics
     /// If [`Body::check`] rejects the body, or shape inference rejects its dtypes.
-    pub fn new(body: &Body, launch: &Launch, machine: Machine) -> Self {
+    pub fn new(body: &Body, launch: &Launch, machine: Machine, assembler: &mut Assembler) -> Self {
         let body = &with_shared_nodes(body);
         let reduces = body.has_row_reductions();
         let mut program = Compiler::compile(body, launch, machine, true);
@@ -61,7 +68,7 @@ impl Program {
             if !is_bound_by_memory(&program) {
                 program.large_results.clear();
             }
-            program.native = Native::new(&program);
+            program.native = Native::new(&program, assembler);
         }
         program
     }

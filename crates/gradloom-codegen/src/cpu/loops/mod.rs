@@ -27,4 +27,3 @@ pub use program::{
     Scatter, Slot, SlotInfo, SlotPlace, UniformResult, bits,
 };
 pub use segment::{RoutineOperand, Segment, Streaming};
-pub use text::texts;

@@ -8,6 +8,7 @@
 use super::program::{Instruction, Pass, Program, SlotPlace};
 use super::segment::{Segment, Uses, segments};
 use crate::cpu::functions::MapOp;
+use crate::cpu::machine::Assembler;
 use gradloom_core::ir::{BinaryOp, CostClass};
 
 /// The lists of a program as steps.
@@ -29,7 +30,7 @@ pub struct PassSteps<S = Segment> {
 /// One step of a list.
 #[derive(Clone, Debug)]
 pub enum Step<S = Segment> {
-    /// Consecutive instructions as one routine.
+    /// Consecutive instructions as machine code.
     Compiled(S),
     /// The instruction with this index.
     Interpreted(usize),
@@ -46,20 +47,21 @@ pub enum Positions {
 
 impl Native {
     /// Returns the steps of a program, or `None` if no instruction can be compiled.
-    pub fn new(program: &Program) -> Option<Self> {
+    pub fn new(program: &Program, assembler: &mut Assembler) -> Option<Self> {
         let uses = Uses::new(program);
-        let on_rows = |list: &[Instruction]| segments(program, list, Positions::Rows, &uses, &[]);
+        let mut steps = |list: &[Instruction], positions, fetched: &[Fetched]| {
+            segments(program, list, positions, &uses, fetched, assembler)
+        };
+        let uniform = steps(&program.uniform, Positions::Rows, &[]);
+        let rows = steps(&program.rows, Positions::Rows, &[]);
         let fetched = fetched(program);
         let passes = program.passes.iter().zip(&fetched).map(|(pass, fetched)| PassSteps {
-            tile: segments(program, &pass.tile, Positions::Tile, &uses, fetched),
-            rows: on_rows(&pass.rows),
+            tile: steps(&pass.tile, Positions::Tile, fetched),
+            rows: steps(&pass.rows, Positions::Rows, &[]),
         });
-        let native = Self {
-            uniform: on_rows(&program.uniform),
-            rows: on_rows(&program.rows),
-            passes: passes.collect(),
-            row_stores: on_rows(&program.row_stores),
-        };
+        let passes = passes.collect();
+        let native =
+            Self { uniform, rows, passes, row_stores: steps(&program.row_stores, Positions::Rows, &[]) };
         let has_any = native.segments().next().is_some();
         has_any.then_some(native)
     }
@@ -76,32 +78,21 @@ impl<S> Native<S> {
         })
     }
 
-    /// Converts the segments. If `segment` returns an error, the instructions that it contains are
-    /// interpreted.
-    pub fn map<T>(&self, mut segment: impl FnMut(&S) -> Result<T, std::ops::Range<usize>>) -> Native<T> {
-        let mut list = |steps: &[Step<S>]| -> Vec<Step<T>> {
-            let mut all = Vec::with_capacity(steps.len());
-            for step in steps {
-                match step {
-                    Step::Interpreted(number) => all.push(Step::Interpreted(*number)),
-                    Step::Compiled(old) => match segment(old) {
-                        Ok(new) => all.push(Step::Compiled(new)),
-                        Err(instructions) => all.extend(instructions.map(Step::Interpreted)),
-                    },
-                }
-            }
-            all
+    /// Converts the segments, or returns `None` if one cannot be converted.
+    pub fn map<T>(&self, mut segment: impl FnMut(&S) -> Option<T>) -> Option<Native<T>> {
+        let mut list = |steps: &[Step<S>]| -> Option<Vec<Step<T>>> {
+            let step = |step: &Step<S>| match step {
+                Step::Interpreted(number) => Some(Step::Interpreted(*number)),
+                Step::Compiled(old) => segment(old).map(Step::Compiled),
+            };
+            steps.iter().map(step).collect()
         };
-        Native {
-            uniform: list(&self.uniform),
-            rows: list(&self.rows),
-            passes: self
-                .passes
-                .iter()
-                .map(|pass| PassSteps { tile: list(&pass.tile), rows: list(&pass.rows) })
-                .collect(),
-            row_stores: list(&self.row_stores),
+        let (uniform, rows) = (list(&self.uniform)?, list(&self.rows)?);
+        let mut passes = Vec::with_capacity(self.passes.len());
+        for pass in &self.passes {
+            passes.push(PassSteps { tile: list(&pass.tile)?, rows: list(&pass.rows)? });
         }
+        Some(Native { uniform, rows, passes, row_stores: list(&self.row_stores)? })
     }
 }
 

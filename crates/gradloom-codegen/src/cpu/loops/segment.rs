@@ -8,10 +8,11 @@
 use super::native::{Fetched, Positions, Step, Stream};
 use super::program::{Instruction, NONE, Program, Slot, SlotInfo, SlotPlace, slot_number};
 use crate::cpu::machine::{
-    Builder, Fetch, MOST_LINES, OperandNumber, Pick, REDUCTIONS, Reduction, Routine, VectorOperand,
+    Assembler, Builder, Fetch, MOST_LINES, MachineCode, OperandNumber, Pick, REDUCTIONS, Reduction, Routine,
+    VectorOperand,
 };
 use std::collections::HashMap;
-use std::ops::Range;
+use std::sync::Arc;
 
 /// Number of columns that a reduction processes at a time.
 const LONG: usize = 256;
@@ -41,18 +42,16 @@ pub enum RoutineOperand {
     Partials(usize),
 }
 
-/// Consecutive instructions as one routine.
+/// Consecutive instructions as machine code.
 #[derive(Clone, Debug)]
 pub struct Segment {
-    pub routine: Routine,
+    pub code: Arc<MachineCode>,
     pub streaming: Option<Streaming>,
     pub operands: Vec<RoutineOperand>,
     pub positions: Positions,
     /// True if consecutive rows without gaps can be processed as one row.
     pub flat: bool,
     pub counts_columns: bool,
-    /// Indices of the instructions that the segment replaces.
-    pub instructions: Range<usize>,
 }
 
 impl Segment {
@@ -65,10 +64,10 @@ impl Segment {
     }
 }
 
-/// A routine that writes some results past the caches, which requires their rows to be aligned to vectors.
+/// Code that writes some results past the caches, which requires their rows to be aligned to vectors.
 #[derive(Clone, Debug)]
 pub struct Streaming {
-    pub routine: Routine,
+    pub code: Arc<MachineCode>,
     /// Operands that are written past the caches.
     pub operands: Vec<OperandNumber>,
 }
@@ -80,6 +79,7 @@ pub(super) fn segments(
     positions: Positions,
     uses: &Uses,
     fetched: &[Fetched],
+    assembler: &mut Assembler,
 ) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut first = 0;
@@ -88,7 +88,7 @@ pub(super) fn segments(
         // The first segment prefetches for all.
         let fetched = if steps.iter().any(|step| matches!(step, Step::Compiled(_))) { &[] } else { fetched };
         let segment = (end > first)
-            .then(|| Draft::new(program, positions, uses, &list[first..end]).finish(fetched, first..end));
+            .then(|| Draft::new(program, positions, uses, &list[first..end]).finish(fetched, assembler));
         match segment.flatten() {
             Some(segment) => steps.push(Step::Compiled(segment)),
             None => steps.extend((first..end.max(first + 1)).map(Step::Interpreted)),
@@ -173,9 +173,9 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Returns the segment of the instructions with these indices, or `None` if it would be too long or its
-    /// columns do not fit in i32.
-    fn finish(mut self, fetched: &[Fetched], instructions: Range<usize>) -> Option<Segment> {
+    /// Returns the segment of the instructions, or `None` if it would be too long, its columns do not fit in
+    /// i32, or the machine has no code for it.
+    fn finish(mut self, fetched: &[Fetched], assembler: &mut Assembler) -> Option<Segment> {
         self.list.iter().for_each(|instruction| self.add(instruction));
         self.fetch(fetched);
         let streams = self.streams();
@@ -198,19 +198,21 @@ impl<'a> Draft<'a> {
             long: self.program.columns.min(self.program.capacity) >= LONG,
             streams: Vec::new(),
         };
-        let streaming = (!streams.is_empty()).then(|| Routine {
+        // WebAssembly has no stores past the caches.
+        let can_stream = cfg!(target_arch = "x86_64") && !streams.is_empty();
+        let streaming = can_stream.then(|| Routine {
             lines: routine.lines.without_fetches(&streams),
             streams: streams.clone(),
             ..routine.clone()
         });
+        let streaming = streaming.and_then(|routine| assembler.assemble(routine));
         Some(Segment {
-            routine,
-            streaming: streaming.map(|routine| Streaming { routine, operands: streams }),
+            code: assembler.assemble(routine)?,
+            streaming: streaming.map(|code| Streaming { code, operands: streams }),
             operands: self.operands,
             positions: self.positions,
             flat: self.flat && !counts_columns,
             counts_columns,
-            instructions,
         })
     }
 

@@ -1,24 +1,9 @@
 //! A program as human-readable text.
 
 use super::program::{Condition, Grid, Instruction, Program, SlotPlace};
-use super::{Machine, NONE, Step};
+use super::{NONE, Step};
 use crate::cpu::functions::MapOp;
-use gradloom_core::kernel::{Kernel, Launch};
 use std::fmt::{self, Display, Formatter};
-
-/// Returns the loops of a launch as text, each with a label: a body, the epilogue of a product, or the parts
-/// of a group. Other kernels are functions of the runtime.
-pub fn texts(launch: &Launch) -> Vec<(String, String)> {
-    let machine = Machine { has_machine_code: cfg!(target_arch = "x86_64"), last_level_cache: 32 << 20 };
-    match &launch.kernel {
-        Kernel::Group(parts) => parts.iter().flat_map(|part| texts(&part.alone(launch))).collect(),
-        kernel => {
-            let function = || "a function of the runtime\n".to_string();
-            let text = |body| Program::new(body, launch, machine).to_string();
-            vec![(kernel.title(), kernel.body().map_or_else(function, text))]
-        }
-    }
-}
 
 impl Display for Program {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {

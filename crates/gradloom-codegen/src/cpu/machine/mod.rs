@@ -5,6 +5,7 @@
 //! process. Out: code that is called with a frame of addresses ([`Frame`]). Invariant: results have the
 //! same bits as those of the interpreted loops, except for the bits of NaNs.
 
+mod assembler;
 mod frame;
 mod ir;
 mod lower;
@@ -15,6 +16,7 @@ pub mod wasm;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+pub use assembler::{Assembler, MachineCode};
 pub use frame::{Frame, VECTOR};
 pub use ir::{Builder, Fetch, Invariant, Kind, Line, Lines, MOST_LINES, Op, VectorOperand};
 pub use numbers::OperandNumber;

@@ -92,8 +92,8 @@ impl Setup {
 
     fn check(&self, what: &str, expected: &[Vec<f64>]) {
         for level in InstructionSet::available() {
-            let kernel = Dot::new(&self.launch, Some(&self.body), level, Loops::Native);
-            let results = self.case.run_on_all_pools(&kernel).unwrap();
+            let kernel = prepare_at(&self.launch, &Graph::new(), level, Loops::Native);
+            let results = self.case.run_on_all_pools(&*kernel).unwrap();
             assert_eq!(results.len(), expected.len());
             for (i, (result, expected)) in results.iter().zip(expected).enumerate() {
                 assert_near(&format!("{what}, result {i}, {level:?}"), result, expected, 1e-4);
@@ -220,7 +220,7 @@ fn a_residual_in_place() {
         launch.writes[0].layout = launch.reads[2].layout.clone();
         launch.workspace = workspace(launch, THREADS) as u64;
         for level in InstructionSet::available() {
-            let kernel = Dot::new(launch, Some(&setup.body), level, Loops::Native);
+            let kernel = prepare_at(launch, &Graph::new(), level, Loops::Native);
             for threads in 1..=THREADS {
                 let mut shared = setup.case.reads[2].words.clone();
                 let address = shared.as_mut_ptr().cast::<u8>();
@@ -263,8 +263,8 @@ fn a_batch_with_factors_of_rows() {
         let expected: Vec<f64> = (0..rows * n).map(|i| products[i] * 0.5 * factors.values()[i / n]).collect();
         let results = [(DType::F32, [rows, n].into())];
         let (case, launch) = with_epilogue(axes, vec![lhs, rhs, factors], &results, &body);
-        let kernel = Dot::new(&launch, Some(&body), InstructionSet::detect(), Loops::Native);
-        let results = case.run_on_all_pools(&kernel).unwrap();
+        let kernel = prepare_at(&launch, &Graph::new(), InstructionSet::detect(), Loops::Native);
+        let results = case.run_on_all_pools(&*kernel).unwrap();
         assert_near(&format!("{batch} of {m}x{n}x{k}"), &results[0], &expected, 1e-4);
     }
 }

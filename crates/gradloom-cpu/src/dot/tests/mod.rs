@@ -4,10 +4,12 @@ mod epilogues;
 mod stored;
 
 use super::*;
+use crate::Loops;
+use crate::prepare::{prepare, prepare_at};
 use crate::testing::{Job, Random, Tensor, assert_near};
 use gradloom_codegen::product::{DotProblem, copied_layout, dot_copies};
-use gradloom_core::ir::{DType, OpKind, Shape};
-use gradloom_core::kernel::Layout;
+use gradloom_core::ir::{DType, DotAxes, Graph, OpKind, Shape};
+use gradloom_core::kernel::{Body, Layout};
 use gradloom_device::host::Pool;
 
 /// Maximum number of threads that a test uses.
@@ -131,8 +133,8 @@ fn random_axes_and_layouts() {
         if DotProblem::packing(&axes, &lhs.layout, &rhs.layout).is_some() {
             let case = case(&axes, lhs.clone(), rhs.clone());
             for level in InstructionSet::available() {
-                let kernel = Dot::new(&case.launch(), None, level, Loops::Native);
-                let result = case.run_on(&kernel, &Pool::new(2)).unwrap()[0].elements();
+                let kernel = prepare_at(&case.launch(), &Graph::new(), level, Loops::Native);
+                let result = case.run_on(&*kernel, &Pool::new(2)).unwrap()[0].elements();
                 assert_near(&format!("round {round}, packed, {level:?}: {axes:?}"), &result, &expected, 1e-5);
             }
         }
@@ -140,8 +142,8 @@ fn random_axes_and_layouts() {
         copies[usize::from(needed.lhs.is_some()) + usize::from(needed.rhs.is_some())] += 1;
         let case = case(&axes, copied(lhs, needed.lhs), copied(rhs, needed.rhs));
         for level in InstructionSet::available() {
-            let kernel = Dot::new(&case.launch(), None, level, Loops::Native);
-            let result = case.run_on(&kernel, &Pool::new(2)).unwrap()[0].elements();
+            let kernel = prepare_at(&case.launch(), &Graph::new(), level, Loops::Native);
+            let result = case.run_on(&*kernel, &Pool::new(2)).unwrap()[0].elements();
             assert_near(&format!("round {round}, {level:?}: {axes:?}"), &result, &expected, 1e-5);
         }
     }
@@ -158,7 +160,8 @@ fn check(random: &mut Random, [m, n, k]: [usize; 3], lhs_by_columns: bool, rhs_b
     let expected: Vec<f64> = (0..m).flat_map(|i| (0..n).map(move |j| at(i, j))).collect();
     let case = case(&axes, lhs, rhs);
     for level in InstructionSet::available() {
-        let result = case.run_on_all_pools(&Dot::new(&case.launch(), None, level, Loops::Native)).unwrap();
+        let result =
+            case.run_on_all_pools(&*prepare_at(&case.launch(), &Graph::new(), level, Loops::Native)).unwrap();
         let what = format!("{m}x{n}x{k} {lhs_by_columns} {rhs_by_columns}, {level:?}");
         assert_near(&what, &result[0], &expected, 1e-4);
     }
@@ -212,7 +215,7 @@ fn an_empty_sum_is_zero_and_an_empty_result_is_nothing() {
         let lhs = Tensor::dense(&mut random, &[m, k].into());
         let rhs = Tensor::dense(&mut random, &[k, n].into());
         let case = case(&axes, lhs, rhs);
-        let kernel = prepare_dot(&case.launch(), &axes);
+        let kernel = prepare(&case.launch(), &Graph::new());
         assert_eq!(case.run_on_all_pools(&*kernel).unwrap()[0], vec![0; m * n]);
     }
 }
@@ -225,7 +228,7 @@ fn not_a_number_and_infinity_times_zero_spread() {
         lhs[0] = special;
         let rhs = vec![0.0; size * size];
         let case = case(&axes, Tensor::f32([size, size], &lhs), Tensor::f32([size, size], &rhs));
-        let kernel = prepare_dot(&case.launch(), &axes);
+        let kernel = prepare(&case.launch(), &Graph::new());
         let result = &case.run_on_all_pools(&*kernel).unwrap()[0];
         for (i, &bits) in result.iter().enumerate() {
             assert_eq!(f32::from_bits(bits).is_nan(), i < size, "element {i} of {size}x{size}");
@@ -272,9 +275,11 @@ fn windows_in_place_and_packed() {
             let expected = expected(&axes, &lhs, &windows);
             let case = case(&axes, lhs, windows.clone());
             for level in InstructionSet::available() {
-                let kernel = Dot::new(&case.launch(), None, level, Loops::Native);
-                *if kernel.plan.packs_right { &mut packed } else { &mut in_place } += 1;
-                let result = case.run_on_all_pools(&kernel).unwrap();
+                let kernel = prepare_at(&case.launch(), &Graph::new(), level, Loops::Native);
+                let launch = case.launch();
+                let plan = DotPlan::new(&launch.kernel, &launch.reads, &launch.writes, &launch.may_alias);
+                *if plan.unwrap().packs_right { &mut packed } else { &mut in_place } += 1;
+                let result = case.run_on_all_pools(&*kernel).unwrap();
                 let what = format!("{out} of {channels}, {rows}x{columns}, step {step}, {level:?}: {axes:?}");
                 assert_near(&what, &result[0], &expected, 1e-4);
             }

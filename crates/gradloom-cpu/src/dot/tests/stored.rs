@@ -35,8 +35,8 @@ fn check(lhs: Tensor, axes: &DotAxes, rhs: Tensor, blocks: Option<BlockFormat>, 
     };
     case.workspace = workspace(&launch(&case), THREADS);
     for level in InstructionSet::available() {
-        let kernel = Dot::new(&launch(&case), None, level, Loops::Native);
-        let result = case.run_on_all_pools(&kernel).unwrap();
+        let kernel = prepare_at(&launch(&case), &Graph::new(), level, Loops::Native);
+        let result = case.run_on_all_pools(&*kernel).unwrap();
         assert_near(&format!("{what}, {level:?}"), &result[0], &expected, 1e-4);
     }
 }
@@ -111,7 +111,7 @@ fn not_a_number_spreads_along_its_column() {
             launch.reads[1].blocks = Some(format);
             case.workspace = workspace(&launch, THREADS);
             launch.workspace = case.workspace as u64;
-            let kernel = prepare_dot(&launch, &axes);
+            let kernel = prepare(&launch, &Graph::new());
             for (i, &bits) in case.run_on_all_pools(&*kernel).unwrap()[0].iter().enumerate() {
                 assert_eq!(f32::from_bits(bits).is_nan(), i % 50 == 7, "{format}, element {i}");
             }
@@ -129,5 +129,5 @@ fn blocks_that_are_not_whole_are_refused() {
     let mut launch =
         Job::of_op(OpKind::Dot(axes.clone()), vec![lhs, rhs], &[(DType::F32, [2, 3].into())]).launch();
     launch.reads[1].blocks = Some(BlockFormat::Q8_0);
-    prepare_dot(&launch, &axes);
+    prepare(&launch, &Graph::new());
 }

@@ -1,10 +1,11 @@
 //! Bodies of real programs, compared with f64 results, and corner cases that random bodies rarely cover.
 
 use super::{job, run};
-use crate::fused::native::Native;
+use crate::device::machine;
 use crate::fused::program::Program;
 use crate::testing::{Random, Tensor, assert_close};
 use crate::{InstructionSet, Loops};
+use gradloom_codegen::cpu::{Compiled, Compiler};
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, Number, ReduceOp, Shape, UnaryOp};
 use gradloom_core::kernel::{Body, Layout, Level, Node, NodeId, NodeKind, Store};
 
@@ -106,8 +107,7 @@ fn layer_norm_of_short_and_long_rows() {
         let body = layer_norm(rows, columns);
         let reads = vec![x, repeated(scale), repeated(shift)];
         let got =
-            run(&body, &job(&body, reads, vec![dense(&[rows, columns]), dense(&[rows]), dense(&[rows])]))
-                .unwrap();
+            run(&job(&body, reads, vec![dense(&[rows, columns]), dense(&[rows]), dense(&[rows])])).unwrap();
         for (got, expected) in got.iter().zip(&expected) {
             // Sums of numbers of both signs cancel, so the error is compared with the size of the terms.
             let lift = |values: &[f64]| values.iter().map(|v| v + 20.0).collect::<Vec<_>>();
@@ -161,8 +161,7 @@ fn cross_entropy_of_short_and_long_rows_and_of_labels_out_of_range() {
             expected[1].extend(values.iter().enumerate().map(|(c, v)| (v - max).exp() / sum - hit(c)));
         }
         let body = cross_entropy(rows, columns);
-        let got =
-            run(&body, &job(&body, vec![x, labels], vec![dense(&[rows]), dense(&[rows, columns])])).unwrap();
+        let got = run(&job(&body, vec![x, labels], vec![dense(&[rows]), dense(&[rows, columns])])).unwrap();
         // Losses near 0 are differences, so the error is compared with the size of the operands.
         let lift = |values: &[f64]| values.iter().map(|v| v + 2.0).collect::<Vec<_>>();
         for (got, expected) in got.iter().zip(&expected) {
@@ -185,7 +184,7 @@ fn sums_of_many_columns_and_rows_are_accurate() {
         let squares: Vec<f64> = x.values().iter().map(|v| v * v).collect();
         let by_row: Vec<f64> = squares.chunks(columns).map(|row| row.iter().sum()).collect();
         let by_column: Vec<f64> = (0..columns).map(|c| squares[c..].iter().step_by(columns).sum()).collect();
-        let got = run(&b.0, &job(&b.0, vec![x], vec![dense(&[rows]), dense(&[columns])])).unwrap();
+        let got = run(&job(&b.0, vec![x], vec![dense(&[rows]), dense(&[columns])])).unwrap();
         assert_close("rows", &got[0], &by_row, 1e-6);
         assert_close("columns", &got[1], &by_column, 3e-6);
     }
@@ -204,7 +203,7 @@ fn operands_may_trade_places() {
         let expected = [reads[1].values(), reads[0].values()];
         let layout = Layout::contiguous(&shape[..].into());
         let results = vec![(DType::F32, layout.clone(), Some(0)), (DType::F32, layout, Some(1))];
-        assert_eq!(run(&b.0, &job(&b.0, reads, results)).unwrap(), expected);
+        assert_eq!(run(&job(&b.0, reads, results)).unwrap(), expected);
     }
 }
 
@@ -221,7 +220,7 @@ fn a_number_may_be_counted_in_place() {
     let reads = vec![Tensor::f32(Shape::scalar(), &[7.0]), floats(&mut Random(4), &[100, 100])];
     let expected: Vec<f64> = reads[1].values().iter().map(|v| f64::from(*v as f32 + 7.0)).collect();
     let results = vec![(DType::F32, Layout::contiguous(&Shape::scalar()), Some(0)), dense(&[100, 100])];
-    assert_eq!(run(&b.0, &job(&b.0, reads, results)).unwrap(), [vec![8.0], expected]);
+    assert_eq!(run(&job(&b.0, reads, results)).unwrap(), [vec![8.0], expected]);
 }
 
 #[test]
@@ -232,13 +231,13 @@ fn empty_reductions_give_the_neutral_element() {
         let reduced = b.reduce(op, x);
         b.store(reduced, Level::Row);
         let reads = vec![floats(&mut Random(5), &[3, 0])];
-        assert_eq!(run(&b.0, &job(&b.0, reads, vec![dense(&[3])])).unwrap(), [[neutral; 3]]);
+        assert_eq!(run(&job(&b.0, reads, vec![dense(&[3])])).unwrap(), [[neutral; 3]]);
 
         let mut b = Builder::new(0, 3);
         let x = b.load(0, DType::F32, Level::Element);
         b.0.stores.push(Store::ColumnReduce { op, node: x, write: 0, parts: 1 });
         let reads = vec![floats(&mut Random(5), &[0, 3])];
-        assert_eq!(run(&b.0, &job(&b.0, reads, vec![dense(&[3])])).unwrap(), [[neutral; 3]]);
+        assert_eq!(run(&job(&b.0, reads, vec![dense(&[3])])).unwrap(), [[neutral; 3]]);
     }
 }
 
@@ -260,7 +259,7 @@ fn the_first_index_out_of_range_is_named() {
             let at = elements.saturating_sub(2);
             let values = (0..elements).map(|i| if i >= at { wrong } else { 3 } as u32);
             let reads = vec![Tensor::of_bits(DType::I32, &shape[..], values)];
-            let trap = run(&b.0, &job(&b.0, reads, vec![dense(&shape)])).unwrap_err();
+            let trap = run(&job(&b.0, reads, vec![dense(&shape)])).unwrap_err();
             let position: Vec<usize> = match shape[..] {
                 [] => vec![],
                 [_, inner] => vec![at / inner, at % inner],
@@ -287,7 +286,7 @@ fn not_a_number_stays_in_its_row_and_column() {
         b.store(row, Level::Row);
         b.0.stores.push(Store::ColumnReduce { op, node: x, write: 1, parts: 1 });
         let reads = vec![Tensor::f32([rows, columns], &values)];
-        let got = run(&b.0, &job(&b.0, reads, vec![dense(&[rows]), dense(&[columns])])).unwrap();
+        let got = run(&job(&b.0, reads, vec![dense(&[rows]), dense(&[columns])])).unwrap();
         let nans = |values: &[f64]| (0..values.len()).filter(|&i| values[i].is_nan()).collect::<Vec<_>>();
         assert_eq!((nans(&got[0]), nans(&got[1])), (vec![7], vec![299]), "{op:?}");
     }
@@ -297,8 +296,13 @@ fn not_a_number_stays_in_its_row_and_column() {
 /// code.
 fn interpreted(body: &Body, reads: Vec<Tensor>, shapes: &[&[usize]]) -> Option<Vec<Vec<usize>>> {
     let job = job(body, reads, shapes.iter().map(|shape| dense(shape)).collect());
-    let program = Program::new(body, &job.launch(), InstructionSet::detect(), Loops::Native);
-    program.native.as_ref().map(Native::interpreted)
+    let level = InstructionSet::detect();
+    match Compiler::new(machine(level, Loops::Native)).launch(&job.launch()) {
+        Compiled::Loop(program) => {
+            Program::new(program, &job.launch(), level).native.map(|n| n.interpreted())
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

@@ -5,9 +5,10 @@ mod interpreter;
 mod kernels;
 mod random;
 
+use crate::prepare::prepare_at;
 use crate::testing::{Job, Tensor};
 use gradloom_codegen::cpu::loop_workspace;
-use gradloom_core::ir::DType;
+use gradloom_core::ir::{DType, Graph};
 use gradloom_core::kernel::{Body, Kernel, Layout};
 
 /// Returns a job that launches a body.
@@ -17,6 +18,6 @@ fn job(body: &Body, reads: Vec<Tensor>, results: Vec<(DType, Layout, Option<usiz
 }
 
 /// Runs a job with every instruction set, in both modes of loops, and on several numbers of threads.
-fn run(body: &Body, job: &Job) -> Result<Vec<Vec<f64>>, crate::Trap> {
-    job.run(|launch, level, loops| super::prepare_loop(launch, body, level, loops))
+fn run(job: &Job) -> Result<Vec<Vec<f64>>, crate::Trap> {
+    job.run(|launch, level, loops| prepare_at(launch, &Graph::new(), level, loops))
 }

@@ -231,7 +231,7 @@ fn check(seed: u64, rows: usize, columns: usize, nodes: usize) {
     let Generator { body, reads, .. } = generator;
     let expected = interpret(&body, &reads.iter().map(Tensor::values).collect::<Vec<_>>());
     let job = job(&body, reads, results);
-    let outcome = run(&body, &job);
+    let outcome = run(&job);
     let negative_index = body.can_trap();
     match outcome {
         Ok(got) => {
