@@ -51,7 +51,7 @@ impl Decimal {
                 }
                 // Room for a sign, 17 digits, a point and a signed exponent.
                 let mut text = vec![0; 32];
-                // SAFETY: the script writes at most `text.len()` bytes.
+                // SAFETY: `text` is valid for writes of `text.len()` bytes, and the script writes no more.
                 let length = unsafe { decimal(size, self.single, text.as_mut_ptr(), text.len()) };
                 text.truncate(length);
                 String::from_utf8_lossy(&text).into_owned()
@@ -71,8 +71,8 @@ impl Decimal {
             return f.write_str("inf");
         }
         let size = self.value.abs();
-        // Most printed floats are integers small enough that all their digits are significant, so the script
-        // is not needed.
+        // Skip the script for integers small enough that all their digits are significant. Most printed
+        // floats are such integers.
         if size.fract() == 0.0 && size < if self.single { 1e7 } else { 1e15 } {
             return write!(f, "{}{}", size as u64, if debug { ".0" } else { "" });
         }

@@ -1,5 +1,5 @@
-//! Float64 functions. They come from libm, so that all platforms compute the same bits. In a browser, all
-//! except the error function come from JavaScript's `Math`, which adds no code to the module.
+//! Functions on `f64` from libm, so that all platforms compute the same bits. In a browser, all except the
+//! error function come from JavaScript's `Math` instead, which adds no code to the module.
 
 pub(crate) use libm::erf;
 

@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 pub fn bucket<'t, K: Hash, B>(key: &K, table: &'t mut [B]) -> &'t mut B {
     let mut mixer = Mixer(0);
     key.hash(&mut mixer);
-    // The upper half is mixed best. It selects a bucket as a fraction of the table's length.
+    // Use the upper half, which is mixed best, as a fraction of 2^32, and scale it by the table's length.
     let bucket = ((mixer.finish() >> 32) * table.len() as u64) >> 32;
     &mut table[bucket as usize]
 }

@@ -9,7 +9,7 @@ use crate::ir::Id;
 use std::fmt;
 use std::ops::Index;
 
-/// Length of the longest list without a table.
+/// Maximum length of a list without a position table.
 const FEW: usize = 16;
 
 /// A set of ids. Iterates in insertion order as long as no id is removed.
@@ -74,7 +74,7 @@ impl<K: Id> IdSet<K> {
         self.positions[index] = position as u32;
     }
 
-    /// Removes an id and moves the last id into its place. Returns whether the id was present.
+    /// Removes an id and moves the last id to its position. Returns whether the id was present.
     pub fn remove(&mut self, id: &K) -> bool {
         let Some(position) = self.position(id) else { return false };
         self.ids.swap_remove(position);
@@ -84,7 +84,7 @@ impl<K: Id> IdSet<K> {
         true
     }
 
-    /// Keeps the first `len` ids. The allocated memory is kept too.
+    /// Keeps the first `len` ids and the allocated capacity.
     pub fn truncate(&mut self, len: usize) {
         self.ids.truncate(len);
     }
@@ -212,7 +212,7 @@ impl<K: Id, V> IdMap<K, V> {
         self.ids.iter()
     }
 
-    /// Iterates over the values in the order of their ids.
+    /// Iterates over the values in the insertion order of their ids.
     pub fn values(&self) -> std::slice::Iter<'_, V> {
         self.values.iter()
     }

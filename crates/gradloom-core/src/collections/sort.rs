@@ -20,8 +20,7 @@ pub fn sort_by<T>(list: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
     permute(&mut from, &mut |a, b| list.swap(a, b));
 }
 
-/// Returns, for each position, the index of the element that belongs there. Merges runs of 1, 2, 4, ..
-/// elements.
+/// Returns, for each position, the index of the element that belongs there, using a bottom-up merge sort.
 fn sorted_positions(len: usize, compare: &dyn Fn(usize, usize) -> Ordering) -> Vec<usize> {
     let mut runs: Vec<usize> = (0..len).collect();
     let mut merged = runs.clone();

@@ -22,8 +22,8 @@ pub(super) fn span(line: &str, column: u32, token: &str) -> Option<Range<usize>>
     let is_method = start > 0 && line[start - 1] == '.' && is_word(line[start]);
     let found = match token.first() {
         Some(&first) if !is_word(first) => find_operator(&line, start, &token),
-        // Also finds the token inside the call's arguments: `.loss(|m, [x]| ..)` is the origin of ops whose
-        // exact position is unknown.
+        // Search the call's arguments as well, because `.loss(|m, [x]| ..)` is the origin of ops whose exact
+        // position is unknown.
         _ if is_method => find_word(&line[..end_of_call(&line, start)], start, &token)
             .or_else(|| Some(start..end_of_word(&line, start))),
         _ => find_word(&line, start, &token).or_else(|| find_operator(&line, start, &[operator_of(&token)?])),

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-/// Width in terminal columns of the widest line that is shown whole.
+/// Maximum width, in terminal columns, of a line that is shown whole.
 const MAX_WIDTH: usize = 120;
 const ELLIPSIS: &str = "...";
 const TAB: &str = "    ";
@@ -19,7 +19,7 @@ pub(super) struct Excerpt {
     pub(super) width: usize,
 }
 
-/// Returns the part of `line` around the characters `mark`.
+/// Returns the part of `line` around the character range `mark`.
 pub(super) fn around(line: &str, mark: Range<usize>) -> Excerpt {
     let widths: Vec<usize> = line.chars().map(width).collect();
     let columns = |range: Range<usize>| widths[range].iter().sum::<usize>();
@@ -40,7 +40,7 @@ pub(super) fn around(line: &str, mark: Range<usize>) -> Excerpt {
     Excerpt { text, indent: cut_left.len() + columns(window.start..mark.start), width: columns(mark).max(1) }
 }
 
-/// Returns the range of characters to show: all if they fit, otherwise the start of the mark, extended
+/// Returns the range of characters to show: all if they fit, otherwise as much of the mark as fits, extended
 /// equally to the left and right.
 fn window(widths: &[usize], mark: &Range<usize>) -> Range<usize> {
     let fits = |range: &Range<usize>, limit: usize| widths[range.clone()].iter().sum::<usize>() <= limit;

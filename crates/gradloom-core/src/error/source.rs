@@ -28,7 +28,7 @@ fn open(path: &Path) -> Option<File> {
 }
 
 fn open_file(path: &Path) -> Option<File> {
-    // Some systems can open a directory but not read it.
+    // Skip directories, which some systems can open but not read.
     path.is_file().then(|| File::open(path).ok())?
 }
 
@@ -36,7 +36,8 @@ fn nth_line(reader: impl BufRead, line: u32) -> Option<String> {
     let index = line.checked_sub(1)?;
     let bytes = reader.split(b'\n').nth(index as usize)?.ok()?;
     let text = String::from_utf8_lossy(&bytes);
-    // Only the first line can start with a byte order mark, which rustc does not count as a column.
+    // Strip the byte order mark, which rustc does not count as a column. Only the first line can start with
+    // one.
     Some(text.strip_prefix('\u{feff}').unwrap_or(&text).trim_end().to_string())
 }
 

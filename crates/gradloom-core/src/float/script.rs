@@ -1,4 +1,4 @@
-//! Float64 functions provided by JavaScript.
+//! Functions on `f64` provided by JavaScript.
 
 #[link(wasm_import_module = "host")]
 unsafe extern "C" {

@@ -67,9 +67,9 @@ pub(super) struct Clusters<'f, 'g> {
     /// Clusters in a valid execution order. Merged clusters leave gaps.
     order: Vec<Option<usize>>,
     position: Vec<usize>,
-    /// Index of the last search that reached each cluster, among the dependents of the first of two clusters
-    /// (`after`) and the dependencies of the second (`before`).
+    /// Index of the last search that reached each cluster as a dependent of the first of two clusters.
     after: Vec<usize>,
+    /// Index of the last search that reached each cluster as a dependency of the second of two clusters.
     before: Vec<usize>,
     searches: usize,
 }
@@ -169,7 +169,8 @@ impl<'f, 'g> Clusters<'f, 'g> {
         let mut splits = Vec::new();
         for &node in &a.nodes {
             for used in self.facts.uses(node).filter(|used| self.of(used.user) == second) {
-                // The rows of a column are complete only after the kernel has ended.
+                // The result of a reduction over rows is complete only when its kernel ends, so its users
+                // need another kernel.
                 let complete = !matches!(self.facts.nodes[node].class, Class::ReduceRows { .. });
                 match used.link {
                     _ if !used.fusible || !complete => return None,

@@ -74,7 +74,8 @@ impl Network {
         }
     }
 
-    /// Returns, for each reachable point, the arc that leads to it, as (from, index in its list).
+    /// Returns, for each reachable point, the arc that leads to it, as (start point, index in its list of
+    /// arcs).
     fn search(&self) -> Vec<Option<(usize, usize)>> {
         let mut reached = vec![None; self.arcs.len()];
         reached[SOURCE] = Some((SOURCE, usize::MAX));
@@ -141,7 +142,8 @@ mod tests {
 
     #[test]
     fn what_leads_nowhere_is_no_way_back() {
-        // The dead end is a successor of the root, too. No flow may return through it to the other successor.
+        // The root also leads to the dead end. Flow that enters the dead end from the source must not return
+        // through the root to the other successor.
         let mut network = Network::default();
         let [root, dead_end, wanted] = [1, 10, 1].map(|cost| network.vertex(cost));
         network.feed(root);

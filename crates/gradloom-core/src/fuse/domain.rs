@@ -11,9 +11,9 @@ pub(super) struct Domain {
 
 impl Domain {
     /// Returns the common domain of two kernels, in which each computes one element per position, one per
-    /// row, or one in total. Returns `None` if there is none.
+    /// row, or one in total. Returns `None` if no such domain exists.
     ///
-    /// `splits` are the divisions into rows that the values between the two require.
+    /// `splits` are the divisions into rows that the values passed between the kernels require.
     pub(super) fn unify(
         self,
         other: Domain,
@@ -31,7 +31,7 @@ impl Domain {
         if smaller == elements {
             return Some(Domain { elements, split });
         }
-        // The kernel with fewer elements becomes row-wise, so it must not have rows itself.
+        // The smaller kernel computes one element per row or one in total, so it must not have rows itself.
         let small = if self.elements == smaller { self } else { other };
         let by_rows = split.is_some_and(|(rows, _)| rows == smaller);
         (small.split.is_none() && (by_rows || smaller == 1)).then_some(Domain { elements, split })

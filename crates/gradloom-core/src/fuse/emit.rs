@@ -153,7 +153,7 @@ struct Builder<'a, 'g> {
     reads: Vec<Access>,
     /// Node of the body that computes each value.
     known: SortedMap<ValueId, NodeId>,
-    /// Loads with their buffer, layout and level.
+    /// Buffer, layout, level and body node of each load.
     loads: Vec<(ValueId, Layout, Level, NodeId)>,
     numbers: Vec<(Number, DType, NodeId)>,
 }
@@ -204,7 +204,7 @@ impl<'a> Builder<'a, '_> {
             let position = operands.len();
             let next = match op.kind {
                 _ if self.known.contains_key(value) => None,
-                // The operands are those of the product.
+                // The product reads its operands itself, so the body has no nodes for them.
                 OpKind::Dot(_) => None,
                 OpKind::Scatter { .. } => [0, 2, 1].get(position).map(|&i| op.operands[i]),
                 _ => op.operands.get(position).copied(),

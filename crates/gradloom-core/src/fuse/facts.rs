@@ -186,7 +186,8 @@ impl<'g> Facts<'g> {
             let (value, link) = (source.value, self.link(source));
             let fusible = !matches!(class, Class::Dot { .. } | Class::Opaque)
                 && (class != Class::Move || position == 0)
-                // A value read through a barrier must exist before, unless recomputing it is cheap.
+                // A value read through a barrier must be computed before it, unless recomputing the value is
+                // cheap.
                 && !(source.waits && self.is_heavy(value));
             self.uses[value.index()].push(Use { user: number, link, fusible });
         }
@@ -207,7 +208,8 @@ impl<'g> Facts<'g> {
             self.available[result.index()] = depth;
         }
         let once = self.once(op, class);
-        // Values computed when the program is loaded are available to the step and to its updates.
+        // Values computed when the program is loaded are available to the step and to its updates, so their
+        // nodes do not belong to the commit.
         let commit = commit && once.is_none();
         self.nodes.push(Node { op: id, class, elements, commit, once, depth });
     }
@@ -291,7 +293,7 @@ impl<'g> Facts<'g> {
     /// kernel, or `None`.
     fn pick(&self, batch: usize, operands: &[ValueId]) -> Option<Class> {
         let (x, index) = (&self.graph.ty(operands[0]).shape, &self.graph.ty(operands[1]).shape);
-        // Only 4-byte elements can be summed.
+        // The fused gather is a sum over the row, which requires 4-byte elements.
         let computed =
             self.is_computed_in_place(operands[0]) && self.graph.ty(operands[0]).dtype.bytes() == 4;
         (x.rank() == batch + 1 && index.rank() == batch && computed)
@@ -352,7 +354,7 @@ impl<'g> Facts<'g> {
     pub(super) fn leaf_bytes(&self, value: ValueId) -> u64 {
         let ty = self.graph.ty(value);
         match self.graph.defining_op(value).map(|op| &op.kind) {
-            // Only one axis is in memory.
+            // Memory holds only the numbers along the counted axis.
             Some(OpKind::Iota { axis, .. }) => (ty.shape[*axis] * ty.dtype.bytes()) as u64,
             _ => ty.bytes(),
         }
@@ -368,8 +370,9 @@ impl<'g> Facts<'g> {
     }
 }
 
-/// Returns, for each permuted result of attention, the permutation if it is the same for all permutes (which
-/// usually makes heads adjacent again), or `None`. Attention can write the permuted result directly.
+/// Returns, for each permuted result of attention, its permutation, or `None` if it is permuted in several
+/// ways. Attention can write its result in the permuted order directly. The permutation usually makes heads
+/// adjacent again.
 fn wanted_orders(graph: &Graph) -> IdMap<ValueId, Option<Vec<usize>>> {
     let mut orders: IdMap<ValueId, Option<Vec<usize>>> = IdMap::new();
     for (_, op) in graph.entry_ops() {
@@ -378,7 +381,7 @@ fn wanted_orders(graph: &Graph) -> IdMap<ValueId, Option<Vec<usize>>> {
         let attention = graph
             .defining_op(value)
             .is_some_and(|op| matches!(op.kind, OpKind::Attention(_) | OpKind::AttentionGrad(_)));
-        // Rows must stay contiguous.
+        // Ignore permutations that would break up the contiguous rows.
         if attention && perm.len() == 4 && perm[3] == 3 {
             let known = orders.get_or_insert_with(value, || Some(perm.clone()));
             if known.as_ref() != Some(perm) {
@@ -413,7 +416,7 @@ fn reduction(op: ReduceOp, axes: &[usize], shape: &Shape) -> Class {
     let of: Vec<bool> =
         (0..shape.rank()).filter(|&axis| shape[axis] != 1).map(|axis| axes.contains(&axis)).collect();
     let (leading, trailing) = (of.is_sorted_by(|a, b| a >= b), of.is_sorted());
-    // A sum of many numbers is split among threads; see `Store::ColumnReduce`.
+    // A long reduction to one number is split among threads; see `Store::ColumnReduce`.
     let long = reduced > LONG && op.splits();
     match (leading, trailing) {
         (true, true) if long && kept == 1 => Class::ReduceRows { rows: reduced, columns: 1 },

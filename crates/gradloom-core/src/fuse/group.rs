@@ -35,7 +35,7 @@ fn updates(targets: &IdMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<K
         levels.resize_with(levels.len().max(level + 1), Vec::new);
         levels[level].push(kernel);
     }
-    // Kernels of the same level are independent.
+    // Group the loops of each level, whose kernels are independent.
     for level in levels {
         let (loops, others): (Vec<_>, Vec<_>) =
             level.into_iter().partition(|kernel| matches!(kernel.kernel, Kernel::Loop(_)));
@@ -48,7 +48,7 @@ fn updates(targets: &IdMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<K
 }
 
 /// Splits kernels into batches in which no kernel reads a parameter or state whose next value another one
-/// writes, because the group could not write it in place.
+/// writes, because a group could not write that value in place.
 fn batches(targets: &IdMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<Vec<KernelSpec>> {
     struct Batch {
         reads: IdSet<ValueId>,
@@ -94,7 +94,7 @@ fn joined(watched: &IdSet<ValueId>, mut kernels: Vec<KernelSpec>) -> Vec<KernelS
                     uses = Uses::before(at, &kernels);
                     continue;
                 }
-                // No other kernel reads the parts. The concat becomes an empty kernel, which is removed
+                // No other kernel reads the parts, so turn the concat into an empty kernel, which is removed
                 // below.
                 uses.written.insert(whole.buffer, (join.parts[0].kernel, join.parts[0].write));
                 kernels[at].reads.clear();
@@ -120,7 +120,7 @@ fn wait(
     let offsets: IdMap<ValueId, usize> = parts.iter().map(|part| (part.buffer, part.layout.offset)).collect();
     for read in kernels.iter_mut().flat_map(|kernel| &mut kernel.reads) {
         if let Some(offset) = offsets.get(&read.buffer) {
-            // Other kernels read a part, which is a single element.
+            // Redirect reads of a part, which is a single element, to that element of the concat.
             read.buffer = whole;
             read.layout.offset += offset;
         }
@@ -143,7 +143,7 @@ fn wait(
 /// A `concat` whose result is written window by window by the kernels of its operands.
 struct Join {
     parts: Vec<Piece>,
-    /// True if these kernels are combined into one launch at the position of the `concat`.
+    /// True if the kernels of the parts are combined into one launch at the position of the `concat`.
     wait: bool,
 }
 
@@ -174,7 +174,8 @@ impl Join {
             (starts[axis], limits[axis]) = (start, end);
             let window = whole.slice(&starts, &limits, &vec![1; limits.len()]);
             let layout = within(&window, read, &kernels[kernel].writes[write])?;
-            // A value that was itself joined has more elements than the write found here.
+            // Reject operands that are read outside the kernels, that occur twice, or that were themselves
+            // joined and are therefore written in parts.
             if watched.contains(&buffer) || !seen.insert(buffer) || writers > 1 {
                 return None;
             }
@@ -203,7 +204,7 @@ impl Join {
     }
 }
 
-/// Writers and readers of each value, from the perspective of one kernel.
+/// Writers and readers of each value, relative to one kernel.
 struct Uses {
     /// The last preceding kernel that writes each value, and the index of that write.
     written: IdMap<ValueId, (usize, usize)>,
@@ -244,7 +245,7 @@ fn within(window: &Layout, read: &Access, write: &Access) -> Option<Layout> {
     if !all {
         return None;
     }
-    // Axes of the write in the order of its memory.
+    // Axes of the write, from the largest to the smallest stride.
     let mut order: Vec<usize> = (0..write.layout.shape.rank()).collect();
     sort_by_key(&mut order, |&axis| {
         std::cmp::Reverse((write.layout.strides[axis], write.layout.shape[axis]))

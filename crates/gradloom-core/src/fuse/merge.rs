@@ -45,7 +45,7 @@ pub(super) fn merge(clusters: &mut Clusters<'_, '_>, fusion: Fusion) {
     }
 }
 
-/// Merges clusters with the producers of their operands if `wanted` returns true.
+/// Merges clusters with the producers of their operands if `wanted` returns `true`.
 fn with_producers(clusters: &mut Clusters<'_, '_>, wanted: &dyn Fn(&Clusters<'_, '_>, usize, usize) -> bool) {
     for node in 0..clusters.facts.nodes.len() {
         for position in 0..clusters.facts.op(node).operands.len() {
@@ -63,7 +63,7 @@ fn with_producers(clusters: &mut Clusters<'_, '_>, wanted: &dyn Fn(&Clusters<'_,
 /// Returns whether two clusters can be merged without delaying other work.
 fn near(clusters: &Clusters<'_, '_>, a: usize, b: usize) -> bool {
     let (x, y) = (clusters.get(a), clusters.get(b));
-    // A uniform value used at many positions is recomputed by each task.
+    // Each task would recompute a uniform value used at many positions, so merge only short computations.
     if x.domain.elements == 1 && y.domain.elements > 1 {
         return x.nodes.len() <= FEW && clusters.only_used_by(a, b);
     }
@@ -112,7 +112,7 @@ fn siblings(clusters: &mut Clusters<'_, '_>) {
             }
         }
         for i in 1..users.len() {
-            // The preceding users may already have been merged.
+            // Preceding users that were merged into other clusters have no nodes and are skipped.
             for j in (i.saturating_sub(SIBLINGS)..i).rev() {
                 let (a, b) = (users[j], users[i]);
                 let (x, y) = (clusters.get(a), clusters.get(b));

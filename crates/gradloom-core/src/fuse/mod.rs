@@ -40,7 +40,7 @@ pub use single::single;
 /// A kernel with its operands and results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelSpec {
-    /// The op after which the kernel is named in messages and profiles.
+    /// Op after which the kernel is named in messages and profiles.
     pub op: OpId,
     /// The computation of the kernel.
     pub kernel: Kernel,
@@ -85,7 +85,8 @@ pub fn fuse(graph: &Graph, fusion: Fusion) -> Result<Fused> {
         let message = format!("{} was not expanded before fusion", op.kind.name());
         return Err(Error::new(ErrorKind::Internal, message));
     }
-    // Kernels access i64 values as words.
+    // Kernels access i64 values as words, so only leaves, `Words` and barriers may have i64 operands or
+    // results.
     let has_i64 =
         |op: &Op| op.operands.iter().chain(&op.results).any(|&value| graph.ty(value).dtype == DType::I64);
     let stays = |kind: &OpKind| kind.is_external_leaf() || matches!(kind, OpKind::Words | OpKind::Barrier);
@@ -143,7 +144,7 @@ impl Kernel {
                 Kernel::Op(OpKind::Attention(*spec)).can_trap(graph, op) || epilogue.can_trap()
             }
             Kernel::Group(parts) => parts.iter().any(|part| part.kernel.can_trap(graph, op)),
-            // The starts of windows are checked before the commit.
+            // The starts of windows are checked before the commit, so these kernels cannot fail.
             Kernel::Copy | Kernel::WriteRegion => false,
         }
     }

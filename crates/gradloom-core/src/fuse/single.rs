@@ -1,7 +1,7 @@
 //! Kernels of ops that are not fused with others.
 //!
-//! In: an op with its operands in memory. Out: a body if the op is elementwise or a reduction, otherwise the
-//! op itself.
+//! An op whose operands are in memory is converted to a body if it is elementwise or a reduction. Any other
+//! op remains as it is.
 
 use crate::ir::{DType, OpKind, ReduceOp};
 use crate::kernel::{Access, Body, Kernel, Level, Node, NodeId, NodeKind, Store};
@@ -41,8 +41,8 @@ pub fn single(kind: &OpKind, reads: &mut [Access], dtype: DType) -> Kernel {
     })
 }
 
-/// Returns a reduction over any axes as a body. It reduces columns or, if the operand's smallest stride is
-/// that of an axis that is kept, rows. Permutes `operand` accordingly.
+/// Returns a reduction over any axes as a body. The body reduces rows if the axis with the operand's smallest
+/// stride is kept, otherwise columns. Permutes `operand` accordingly.
 fn reduction(op: ReduceOp, axes: &[usize], operand: &mut Access) -> Body {
     let shape = operand.layout.shape.clone();
     let kept: Vec<usize> = (0..shape.rank()).filter(|axis| !axes.contains(axis)).collect();

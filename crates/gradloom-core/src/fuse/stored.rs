@@ -74,7 +74,8 @@ fn must_be_stored(clusters: &Clusters<'_, '_>, node: usize, value: ValueId) -> b
 /// Returns whether a kernel over this domain can compute the value where it is used.
 pub(super) fn lines_up(facts: &Facts<'_>, value: ValueId, link: Link, domain: Domain) -> bool {
     let elements = facts.graph.ty(value).elements();
-    // The column that an index refers to depends on the division into rows.
+    // The column that an index refers to depends on the division into rows, so a `Put` requires its own
+    // division.
     if let Some(node) = facts.node_of(value)
         && let class @ Class::Put { .. } = facts.nodes[node].class
         && domain.split != class.split()
@@ -149,8 +150,8 @@ struct Search<'a, 'g> {
 }
 
 impl Search<'_, '_> {
-    /// Adds a value and all values from which it is computed. If they exceed the limits, stores the value
-    /// instead and returns false.
+    /// Adds a value and all values from which it is computed. If recomputing the value exceeds the limits,
+    /// stores it instead and returns `false`.
     fn take(&mut self, value: ValueId, most: usize) -> bool {
         let before = self.vertices.len();
         if !self.vertices.insert(value) {
@@ -176,8 +177,8 @@ impl Search<'_, '_> {
         true
     }
 
-    /// Returns the number of ops that recomputing or reading a value counts as. The time of short functions
-    /// is negligible on GPUs and vector units compared to memory accesses.
+    /// Returns the number of ops that recomputing or reading a value counts as. Short functions count as one
+    /// op, because their time is negligible on GPUs and vector units compared to memory accesses.
     fn size(&self, value: ValueId) -> usize {
         self.facts.node_of(value).map_or(1, |node| clusters::size(&self.facts.op(node).kind).div_ceil(4))
     }
@@ -185,7 +186,8 @@ impl Search<'_, '_> {
     /// Stores the values that are cheapest to read among those from which the wanted values can be computed.
     fn cut(&mut self, wanted: &[ValueId]) {
         let mut network = Network::default();
-        // The network numbers vertices in insertion order, which is that of the set.
+        // The network numbers vertices in insertion order, so the vertex of a value is its position in the
+        // set.
         let vertex = |value: &ValueId| self.vertices.position(value).expect("it is computed again or read");
         for value in self.vertices.iter() {
             network.vertex(self.cost(*value));

@@ -99,7 +99,7 @@ fn repeat(graph: &mut Graph, id: OpId, operands: &[ValueId], segments: &mut Vec<
     let types: Vec<_> = graph.ops[id].results[carried.len()..].iter().map(|&v| graph.ty(v).clone()).collect();
     let mut builder = Builder::new(graph, origin);
     for (ty, slices) in types.into_iter().zip(slices) {
-        // Without iterations, there is no slice that determines the type.
+        // Without iterations, no slice determines the type, so use an empty constant of the known type.
         let stack = if slices.is_empty() { builder.splat(&ty, 0.0) } else { stack(&mut builder, &slices) };
         carried.push(stack);
     }
@@ -139,7 +139,7 @@ fn stack(builder: &mut Builder<'_>, slices: &[ValueId]) -> ValueId {
     builder.op(OpKind::Concat { axis: 0 }, &kept)
 }
 
-/// Appends a second definition of a value, as a reshape to the same shape.
+/// Appends a copy of a value, as a reshape to the same shape.
 fn copy(graph: &mut Graph, id: OpId, value: ValueId) -> ValueId {
     let shape = graph.ty(value).shape.clone();
     let origin = graph.ops[id].origin;

@@ -3,8 +3,8 @@
 //! The loss must be a rank-0 `f32` value of the entry block. Existing [`ValueId`]s keep their meanings; a
 //! gradient has the type of its value, except that 16-bit floats have f32 gradients; a new op has the origin
 //! of the op that it differentiates; ops that are not between `wrt` and the loss get no cotangent. The rules
-//! of ops of a `checkpoint` read recomputed values (`recompute`). Everything else is the same as without it,
-//! so gradients are bitwise identical.
+//! of ops of a `checkpoint` read recomputed values (`recompute`). Everything else is the same as without
+//! `checkpoint`, so gradients are bitwise identical.
 //!
 //! `rules` contains one rule per primitive. This file traverses the graph and adds the cotangents from all
 //! users of a value.
@@ -35,8 +35,8 @@ use rules::Site;
 ///
 /// # Errors
 /// Returns [`ErrorKind::NotDifferentiable`] if the loss is not an `f32` scalar or depends on `wrt` through an
-/// op without a gradient. Unused ops may then remain in the graph. Returns [`ErrorKind::Verify`] if its
-/// blocks expand to too many ops.
+/// op without a gradient. Unused ops may then remain in the graph. Returns [`ErrorKind::Verify`] if the
+/// graph's blocks expand to too many ops.
 pub fn append(
     graph: &mut Graph,
     loss: ValueId,

@@ -18,7 +18,7 @@ pub(super) struct Recomputation<'f> {
     segments: Vec<Segment>,
     /// Recomputed segments that contain the current op, from the outermost to the innermost.
     entered: Vec<Copies>,
-    /// All added ops.
+    /// All ops added by recomputation.
     added: IdSet<OpId>,
 }
 
@@ -38,7 +38,7 @@ impl<'f> Recomputation<'f> {
     /// results.
     pub(super) fn op(&mut self, graph: &mut Graph, position: usize, cotangent: ValueId) -> Op {
         self.entered.retain(|copies| copies.segment.contains(&position));
-        // Segments after the current position are not entered any more.
+        // Drop segments after the current position, which are not entered any more.
         while self.segments.last().is_some_and(|segment| segment.start > position) {
             self.segments.pop();
         }

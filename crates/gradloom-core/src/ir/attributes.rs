@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// Visits an op's attributes, either to print them or to set them from text.
 pub(super) trait Attributes {
     type Error;
-    /// Visits a flag, whose name is present if it is set.
+    /// Visits a flag, whose name appears in the text only if the flag is set.
     fn flag(&mut self, name: &str, value: &mut bool) -> Result<(), Self::Error>;
     fn integer<T: FromStr + Display>(&mut self, name: &str, value: &mut T) -> Result<(), Self::Error>;
     fn format(&mut self, name: &str, value: &mut BlockFormat) -> Result<(), Self::Error>;

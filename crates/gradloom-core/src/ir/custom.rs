@@ -92,12 +92,12 @@ pub trait CustomOp: fmt::Debug + Send + Sync + 'static {
     fn reference(&self, operands: &[HostTensor]) -> Result<Vec<HostTensor>, String>;
 
     /// Computes the results in host memory. Used on the CPU, and for GPUs if [`CustomOp::gpu`] returns no
-    /// kernels. Called from any thread, once per step for each occurrence of the op in the compiled step. A
-    /// `scan` block contributes one occurrence per iteration, and recomputation may add more, so the op must
-    /// not keep state.
+    /// kernels. May be called from any thread, once per step for each occurrence of the op in the compiled
+    /// step. A `scan` block contributes one occurrence per iteration, and recomputation may add more, so the
+    /// op must not keep state.
     ///
     /// # Errors
-    /// Returns a message, upon which the step fails and changes nothing.
+    /// Returns a message if the computation fails. The step then fails and changes nothing.
     fn run_on_host(&self, operands: &[Slice<'_>], results: &mut [SliceMut<'_>]) -> Result<(), String>;
 
     /// Returns the kernels for GPUs. With `None`, a step on a GPU stops at the op, copies the operands to the

@@ -24,7 +24,7 @@ pub enum Definition {
 pub struct Value {
     /// Element type and shape.
     pub ty: Type,
-    /// The op or block that defines it.
+    /// Op or block that defines the value.
     pub definition: Definition,
 }
 
@@ -72,7 +72,8 @@ pub struct Update {
     pub target: ValueId,
     /// Start of the updated region on each axis (i32 scalars), or `None` to replace the whole target.
     pub region: Option<Vec<ValueId>>,
-    /// Value to write. It has the target's type or, for a region, its dtype and rank and extents that fit.
+    /// Value to write. It has the target's type or, for a region, the target's dtype and rank with extents
+    /// that fit.
     pub value: ValueId,
     /// True if the plan must write in place into the target, without copying it. Planning fails if it cannot.
     pub must_alias: bool,
@@ -279,7 +280,7 @@ impl Graph {
         let is_sign = |&value: &ValueId| matches!(of(value), Some((OpKind::Binary(BinaryOp::Shr), _)));
         match (&op.kind, op.operands.get(1).and_then(|&index| of(index))) {
             (OpKind::Gather { batch }, Some((OpKind::Binary(BinaryOp::Xor), words))) => {
-                // One row per index.
+                // Each index selects from a single row, so every index except 0 traps.
                 self.ty(op.operands[0]).shape[*batch..] == [1] && words.iter().any(is_sign)
             }
             _ => false,

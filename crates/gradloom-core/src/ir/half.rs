@@ -17,7 +17,7 @@ pub fn from_f16(bits: u16) -> f32 {
 pub fn to_f16(x: f32) -> u16 {
     let (sign, magnitude) = (x.to_bits() >> 16 & 0x8000, x.to_bits() & 0x7fff_ffff);
     let normal = (magnitude + 0x0fff + (magnitude >> 13 & 1)).wrapping_sub(112 << 23) >> 13;
-    // In f32, the numbers in 0.5..1 have the spacing of f16's subnormals.
+    // Adding 0.5 rounds to the spacing of f16's subnormals, which is that of the f32 numbers in 0.5..1.
     let subnormal = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0x3f00_0000);
     let finite = if magnitude < 0x3880_0000 { subnormal } else { normal };
     let large = if magnitude > 0x7f80_0000 { 0x7e00 } else { 0x7c00 };

@@ -82,7 +82,7 @@ impl std::hash::Hash for Number {
 pub enum Literal {
     /// Every element is this number.
     Splat(Number),
-    /// Elements in row-major order. Their number is that of the type.
+    /// Elements in row-major order. Their number equals the number of elements of the type.
     Dense(Arc<[Number]>),
 }
 

@@ -87,7 +87,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Consumes a mark if it is the next token. Returns whether it was.
+    /// Consumes `mark` if it is the next token. Returns whether it was consumed.
     fn take(&mut self, mark: &'static str) -> bool {
         let found = *self.peek() == Token::Mark(mark);
         if found {
@@ -124,7 +124,7 @@ impl Parser<'_> {
         parsed.map_err(|_| position.error(message))
     }
 
-    /// Parses comma-separated items between two marks.
+    /// Parses comma-separated items between `open` and `close`.
     fn list<T>(
         &mut self,
         open: &'static str,

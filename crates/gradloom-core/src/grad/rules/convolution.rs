@@ -18,7 +18,8 @@ pub(super) fn rule(spec: &ConvSpec) -> Option<Rule<'_>> {
 fn of_input(b: &mut Builder<'_>, spec: &ConvSpec, x: &Shape, weights: ValueId, g: ValueId) -> ValueId {
     let (ws, gs, axes) = (b.shape(weights), b.shape(g), spec.stride.len());
     if x.elements() == 0 {
-        // All positions may lie in the padding, in which case the weights do not fit into the cotangent.
+        // The cotangent of an empty x is empty. The general case does not cover it, because the weights do
+        // not fit into g if all positions lie in the padding.
         let ty = Type::new(DType::F32, x.clone());
         let zero = Literal::Splat(Number::of(DType::F32, 0.0));
         return b.op(OpKind::Constant { ty, data: zero }, &[]);
@@ -78,11 +79,10 @@ fn in_reverse(b: &mut Builder<'_>, weights: ValueId) -> ValueId {
 fn of_weights(b: &mut Builder<'_>, spec: &ConvSpec, x: ValueId, weights: &Shape, g: ValueId) -> ValueId {
     let (xs, gs, axes) = (b.shape(x), b.shape(g), spec.stride.len());
     let padded = padded(b, spec, x);
-    // One window per position in the weights, containing the positions that use it.
+    // Each kernel position has one window, which contains the elements of x that its weights multiply.
     let (size, step, dilation) = (gs[2..].to_vec(), spec.dilation.clone(), spec.stride.clone());
     let windows = b.op(OpKind::Windows { size, step, dilation }, &[padded]);
-    // There may be more windows than positions in the weights if the stride does not divide the padded
-    // extent.
+    // Drop the surplus windows, which exist if the stride does not divide the padded extent.
     let found = b.shape(windows);
     let mut limit = found.to_vec();
     limit[2..axes + 2].copy_from_slice(&weights[2..]);

@@ -29,7 +29,7 @@ pub(super) type Rule<'a> = Box<dyn Fn(&mut Builder<'_>, &Site<'_>) -> Result<Cot
 pub(super) struct Site<'a> {
     /// The differentiated op.
     pub(super) op: &'a Op,
-    /// Cotangent of each result; `None` is zero.
+    /// Cotangent of each result; `None` represents zero.
     pub(super) cotangents: &'a [Option<ValueId>],
     /// For each operand, true if its cotangent is needed.
     pub(super) needed: &'a [bool],
@@ -92,21 +92,21 @@ pub(super) fn rule(kind: &OpKind) -> Option<Rule<'_>> {
         | OpKind::Scalar { .. }
         | OpKind::Constant { .. }
         | OpKind::Iota { .. } => None,
-        // Its operands are integers.
+        // No gradient flows to integer operands.
         OpKind::RandomBits { .. } => None,
 
         OpKind::Unary(op) => elementwise::unary(*op),
         OpKind::Composite(op) => elementwise::composite(*op),
         OpKind::Binary(op) => elementwise::binary(*op),
-        // Its result is not a number.
+        // No gradient flows through a bool result.
         OpKind::Compare(_) => None,
-        // Its operands are integers.
+        // No gradient flows to integer operands.
         OpKind::Words | OpKind::Dequantize { .. } => None,
         OpKind::Select => elementwise::select(),
         OpKind::Cast { dtype } => elementwise::cast(*dtype),
 
         OpKind::Reduce { op, axes } => Some(reduce::rule(*op, axes)),
-        // Its result is an index.
+        // No gradient flows through an index.
         OpKind::ArgReduce { .. } => None,
         OpKind::Cumulate { op, reverse } => rows::cumulate(*op, *reverse),
         OpKind::Sort { .. } => rows::sort(),

@@ -86,8 +86,8 @@ fn shifted(b: &mut Builder<'_>, x: ValueId, by: usize, value: f64, behind: bool)
     b.op(OpKind::Pad { low, high, interior: none, value }, &[x])
 }
 
-/// Appends dx, in which every g_k is added to the element equal to y_k. Among equal elements, it is the last
-/// one in the direction of the reduction.
+/// Appends dx, in which every g_k is added to the element equal to y_k. If several elements up to k are
+/// equal, g_k is added to the last one in the direction of the reduction.
 fn extreme(b: &mut Builder<'_>, s: &Site<'_>, reverse: bool) -> ValueId {
     let x = s.x(0);
     let ty = crate::ir::Type::new(DType::I32, b.shape(x));
@@ -103,7 +103,8 @@ fn extreme(b: &mut Builder<'_>, s: &Site<'_>, reverse: bool) -> ValueId {
     b.op(OpKind::Scatter { op: ScatterOp::Add, batch: axis }, &[zeros, index, s.g()])
 }
 
-/// Returns the rule of a sort, where every g is added to the element of dx from which it was moved.
+/// Returns the rule of a sort, where every element of g is added to the element of dx that was sorted to its
+/// position.
 pub(super) fn sort() -> Option<Rule<'static>> {
     some(|b, s| {
         let Some(g) = s.cotangents[0] else { return Ok(vec![None]) };

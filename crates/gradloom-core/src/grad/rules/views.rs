@@ -77,9 +77,9 @@ pub(super) fn concat(axis: usize) -> Option<Rule<'static>> {
     })
 }
 
-/// Returns the rule of windows, where every element of g is added to its source in dx. The same position of
-/// all windows is a strided slice, and so are all positions of one window. The sum is over whichever slices
-/// are fewer.
+/// Returns the rule of windows, where every element of g is added to its source in dx. The elements at one
+/// position of all windows form a strided slice of x, and so do the elements of one window. The sum is over
+/// whichever kind has fewer slices.
 pub(super) fn windows<'a>(size: &'a [usize], step: &'a [usize], dilation: &'a [usize]) -> Option<Rule<'a>> {
     first(move |b, s| {
         let (whole, result) = (b.shape(s.x(0)), b.shape(s.g()));

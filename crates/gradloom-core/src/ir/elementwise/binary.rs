@@ -13,8 +13,8 @@ struct Properties {
     cost: CostClass,
     /// Function of two floats.
     float: fn(f64, f64) -> f64,
-    /// Function of two integers. Only the low 32 bits of its result are significant; `None` for division by
-    /// zero.
+    /// Function of two integers. Only the low 32 bits of its result are significant. Returns `None` for a
+    /// division by zero.
     int: fn(i64, i64) -> Option<i64>,
     bool: fn(bool, bool) -> bool,
     /// True if `a op b` always equals `b op a`.
@@ -211,8 +211,8 @@ impl BinaryOp {
         (self.row().float)(a, b)
     }
 
-    /// Computes the op on integers. Only the low 32 bits of the result are significant; `None` for division
-    /// by zero.
+    /// Computes the op on integers. Only the low 32 bits of the result are significant. Returns `None` for a
+    /// division by zero.
     pub fn int(self, a: i64, b: i64) -> Option<i64> {
         (self.row().int)(a, b)
     }
