@@ -164,7 +164,7 @@ impl<'g> Facts<'g> {
                 OpKind::Windows { step, dilation, .. } => {
                     Some(x.layout.windows(&self.graph.ty(result).shape, step, dilation))
                 }
-                // In memory, a 64-bit number consists of two words.
+                // The layout of a 64-bit value already has an axis for its words.
                 OpKind::Unary(UnaryOp::Detach) | OpKind::Barrier | OpKind::Words => Some(x.layout.clone()),
                 _ => None,
             };

@@ -121,7 +121,8 @@ impl<'g> Printer<'g> {
         for &id in ops_of(graph, graph.entry) {
             let blocks = unplaced_blocks(graph, id, &mut placed);
             for &block in &blocks {
-                // The entry block implicitly has number 0 and is printed without a header.
+                // The entry block implicitly has number 0 and is printed without a header, so other blocks
+                // count from 1.
                 let number = self.numbers.blocks.len() + 1;
                 self.numbers.blocks.insert(block, number);
                 self.number_values(&graph.blocks[block].params);
@@ -149,7 +150,7 @@ impl<'g> Printer<'g> {
     }
 
     fn number_values(&mut self, values: &[ValueId]) {
-        // Values that do not exist, as in an invalid graph, get no number.
+        // Skip values that do not exist, as in an invalid graph.
         for &value in values.iter().filter(|&&value| self.graph.values.get(value).is_some()) {
             let next = self.numbers.values.len();
             self.numbers.values.get_or_insert_with(value, || next);

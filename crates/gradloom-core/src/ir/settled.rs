@@ -23,7 +23,7 @@ impl OpKind {
                     if size == 1 {
                         *dilation = (*dilation).min(1);
                     }
-                    // All longer steps leave one window as well, so they become the shortest such step.
+                    // Every step beyond `room` leaves only one window, so use the least such step.
                     if let Some(room) = (Window { size, step: 1, dilation: *dilation }).room(n) {
                         *step = (*step).min(room + 1);
                     }

@@ -91,8 +91,8 @@ impl DType {
         if x == 0.0 || !x.is_finite() {
             return x;
         }
-        // The spacing of the dtype's numbers around `x`, a power of two. Subnormals have the spacing of the
-        // least normal number.
+        // `unit` is the spacing of the dtype's numbers around `x`, a power of two. Subnormals have the
+        // spacing of the least normal number.
         let exponent = (((x.to_bits() >> 52) & 0x7ff) as i32 - 1023).max(least);
         let unit = f64::from_bits(((exponent - (bits - 1) + 1023) as u64) << 52);
         let rounded = (x / unit).round_ties_even() * unit;

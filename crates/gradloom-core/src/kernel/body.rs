@@ -76,14 +76,14 @@ pub enum NodeKind {
     Select([NodeId; 3]),
     /// A conversion to the node's dtype.
     Cast(NodeId),
-    /// The node itself, an i32. An element outside `0..extent` is an index trap.
+    /// The elements of an i32 node, unchanged. An element outside `0..extent` is an index trap.
     CheckIndex {
         /// The checked index.
         index: NodeId,
         /// Extent of the indexed axis.
         extent: usize,
     },
-    /// The node itself, an integer. An element of 0 is a trap.
+    /// The elements of an integer node, unchanged. An element of 0 is a trap.
     CheckDivisor(NodeId),
     /// The operand's elements, repeated up to this node's level.
     Repeat(NodeId),
@@ -201,8 +201,8 @@ impl Body {
         match level {
             Level::Uniform => 1,
             Level::Row => self.rows,
-            // An unplanned body may have arbitrary extents, which the plan's verifier compares with those of
-            // its operands.
+            // Saturate, because an unplanned body may have arbitrary extents, which the plan's verifier
+            // compares with those of its operands.
             Level::Element => self.rows.saturating_mul(self.columns),
         }
     }
@@ -292,7 +292,7 @@ impl Body {
             NodeKind::Column => node.level == Level::Element && node.dtype == DType::I32,
             NodeKind::Repeat(a) => of(*a).dtype == node.dtype && of(*a).level <= node.level,
             NodeKind::Accumulator => {
-                // Attention also has one number per row, the log-sum-exp.
+                // The accumulator of attention at level `Row` is the log-sum-exp.
                 matches!(node.level, Level::Element | Level::Row) && node.dtype == DType::F32
             }
             NodeKind::Unary(op, a) => *op != UnaryOp::Detach && of(*a).dtype == node.dtype,
@@ -320,7 +320,7 @@ impl Body {
             (NodeKind::Reduce(..) | NodeKind::Repeat(_), _) | (_, None) => true,
             (_, Some(highest)) => node.level == highest,
         };
-        // Kernels access an i64 as two words.
+        // Kernels access an i64 as two words, so no node has that dtype.
         if right && level && node.dtype != DType::I64 {
             Ok(())
         } else {

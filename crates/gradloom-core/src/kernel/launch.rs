@@ -64,8 +64,8 @@ pub enum Kernel {
     /// Copies the read to the write, element by element in the order of the layouts' axes. The shapes are
     /// equal.
     Copy,
-    /// Reads (value, one i32 scalar start per axis) and replaces that window of the write. A window out of
-    /// bounds is an index trap.
+    /// Reads (value, one i32 scalar start per axis) and stores the value in the window of the write that
+    /// begins at the starts. A window out of bounds is an index trap.
     WriteRegion,
 }
 
@@ -83,7 +83,7 @@ impl Kernel {
         }
     }
 
-    /// Returns the expression of a fused kernel, if it is one.
+    /// Returns the expression of a fused kernel, or `None` for other kernels.
     pub fn body(&self) -> Option<&Body> {
         match self {
             Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => Some(body),
@@ -239,7 +239,7 @@ pub struct Overwrites<'l> {
 }
 
 impl<'l> Overwrites<'l> {
-    /// Collects the pairs and the reads of a launch.
+    /// Collects the aliases and the reads of a launch.
     pub fn new(launch: &'l Launch) -> Self {
         let mut reads: Vec<_> = launch.reads.iter().enumerate().map(|(r, read)| (read.buffer, r)).collect();
         sort(&mut reads);

@@ -69,7 +69,7 @@ impl Layout {
             true => self.offset,
             false => self.offset + (0..rank).map(|a| start[a] * self.strides[a]).sum::<usize>(),
         };
-        // A step between fewer than two elements is unused and may be arbitrarily large.
+        // Ignore a step between fewer than two elements, which has no effect and may be arbitrarily large.
         let strides = (0..rank).map(|a| if shape[a] > 1 { self.strides[a] * step[a] } else { 0 }).collect();
         Self::new(offset, shape.into(), strides)
     }
@@ -151,8 +151,8 @@ impl Layout {
         merged
     }
 
-    /// Returns whether the layout addresses no element of the buffer more than once. May return false for an
-    /// injective layout whose axes interleave.
+    /// Returns whether the layout addresses no element of the buffer more than once. May return `false` for
+    /// an injective layout whose axes interleave.
     pub fn is_injective(&self) -> bool {
         if self.shape.elements() == 0 {
             return true;

@@ -1,8 +1,8 @@
 //! The ordered list of passes and its execution.
 //!
 //! The list is repeated until a round changes nothing, since passes create opportunities for each other:
-//! folding a condition can make a `select` redundant, and merging equal ops can make branches equal. There
-//! are usually two rounds, the second of which changes nothing.
+//! folding a condition can make a `select` redundant, and merging equal ops can make branches equal. Usually,
+//! the second round changes nothing.
 
 use super::rewriter::same;
 use super::{cse, dce, expand, fold, simplify, sums};

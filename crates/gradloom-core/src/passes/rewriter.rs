@@ -18,7 +18,7 @@ pub(super) struct Candidate<'a> {
     pub(super) operands: &'a [ValueId],
 }
 
-/// Rebuilds the ops for which `stays` returns true. They must not use the results of other ops. The rule
+/// Rebuilds the ops for which `stays` returns `true`. They must not use the results of dropped ops. The rule
 /// returns the replacements for an op's results, or `None` to keep the op. Its builder appends to the new
 /// graph with the op's origin.
 pub(super) fn rebuild(

@@ -41,7 +41,7 @@ impl fmt::Display for Token {
     }
 }
 
-/// Marks of two characters precede their one-character prefixes.
+/// Punctuation marks, longest first, because the first match is taken.
 const MARKS: [&str; 11] = ["<-", "->", "{", "}", "[", "]", "(", ")", ",", ":", "="];
 
 /// Returns all tokens with their positions. Only the last token is [`Token::End`] or [`Token::Error`].

@@ -7,11 +7,11 @@ use std::fmt::{self, Write};
 /// Keyword before the data of a large constant in groups of 8 hexadecimal digits, which are the bits of an
 /// `f32`, `i32` or `u32`.
 pub(in crate::ir) const DIGITS_32: &str = "hex32";
-/// Keyword before groups of 16 digits, which are the bits of an `i64`, or of a float64 if the data is not
-/// exactly representable in float32.
+/// Keyword before the data of a large constant in groups of 16 hexadecimal digits, which are the bits of an
+/// `i64`, or of a float64 if the data is not exactly representable in float32.
 pub(in crate::ir) const DIGITS_64: &str = "hex64";
 
-/// Largest number of elements that is written as a list.
+/// Maximum number of elements that are written as a list.
 const INLINE: usize = 16;
 
 /// Number of digit groups per line.

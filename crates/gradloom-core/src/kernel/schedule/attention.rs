@@ -170,7 +170,7 @@ impl AttentionTile {
         let (rows, columns) = (self.rows(), self.columns());
         let (scores, shares) = (4 * self.columns_each * self.score_items(), 4 * self.share_items());
         let (keys, values) = (block(rows + columns, problem.depth), problem.value_depth);
-        // The run-time bounds of queries and keys are in workgroup memory, too.
+        // The run-time bounds of queries and keys take 16 bytes.
         let bounds = if problem.spec.query_offset || problem.spec.key_length { 16 } else { 0 };
         let blocks = match kernel {
             AttentionKernel::Forward => keys + block(columns, values) + scores + shares,
@@ -216,7 +216,7 @@ impl AttentionMatrices {
     pub fn bytes(&self, kernel: AttentionKernel, problem: &AttentionProblem) -> usize {
         let blocks = 8 * Self::ROWS * (Self::pitch(problem.depth) + Self::pitch(problem.value_depth));
         let kinds = if kernel == AttentionKernel::Forward { 1 } else { 2 };
-        // f32 scores, and their 16-bit copies.
+        // Size of the f32 scores and of their 16-bit copies.
         let scores = (4 + 2) * kinds * Self::ROWS * self.columns;
         blocks + scores + if problem.spec.query_offset || problem.spec.key_length { 16 } else { 0 }
     }
@@ -285,7 +285,8 @@ pub enum AttentionChoice {
     Matrices(AttentionMatrices),
     /// A few queries over many keys, where values are exchanged within subgroups.
     Lanes(AttentionLanes),
-    /// Each invocation computes this many rows alone. More than one only on devices that run on a CPU.
+    /// Each invocation computes `rows` rows alone. More than one row is used only on devices that run on a
+    /// CPU.
     Own {
         /// Number of rows per invocation.
         rows: usize,
@@ -316,7 +317,8 @@ pub struct AttentionSchedule {
 }
 
 impl AttentionSchedule {
-    /// Returns whether the kernel supports a row-wise epilogue. Only lanes have whole rows.
+    /// Returns whether the kernel supports a row-wise epilogue. Only [`AttentionChoice::Lanes`] does, because
+    /// its workgroups compute whole rows.
     pub fn takes_epilogue(&self) -> bool {
         matches!(self.kernels[..], [(AttentionKernel::Forward, AttentionChoice::Lanes(_))])
     }

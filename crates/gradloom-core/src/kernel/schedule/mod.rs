@@ -47,7 +47,7 @@ pub enum Schedule {
     Cumulate(CumulateSchedule),
     /// A sort of rows.
     Sort(SortSchedule),
-    /// A matrix product computed by a library of the device's vendor.
+    /// A matrix product computed by a vendor library.
     Library(LibrarySchedule),
     /// A user-defined op, with the number of bytes of scratch memory that its kernels request.
     Custom(u64),

@@ -3,19 +3,19 @@
 use crate::plan::ALIGNMENT;
 use std::ops::Range;
 
-/// Schedule of a cumulative reduction, with one workgroup per piece of a row.
+/// Schedule of a cumulative reduction, with one workgroup per chunk of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CumulateSchedule {
     /// Number of rows.
     pub rows: usize,
     /// Number of elements of a row that an invocation processes sequentially.
     pub each: usize,
-    /// Number of pieces per row.
+    /// Number of chunks per row.
     pub pieces: usize,
 }
 
 impl CumulateSchedule {
-    /// Returns the number of bytes of scratch memory: a word per piece if rows have several pieces.
+    /// Returns the number of bytes of scratch memory: a word per chunk if rows have several chunks.
     pub fn workspace(&self) -> u64 {
         if self.pieces > 1 { 4 * self.rows as u64 * self.pieces as u64 } else { 0 }
     }
@@ -56,8 +56,8 @@ impl SortSchedule {
         }
     }
 
-    /// Returns the number of elements per row before each round of [`SortMethod::Parts`]. Empty for other
-    /// methods.
+    /// Returns the number of elements per row before each round of [`SortMethod::Parts`]. Returns an empty
+    /// list for other methods.
     pub fn rounds(&self) -> Vec<usize> {
         let SortMethod::Parts(part) = self.method else { return Vec::new() };
         let mut rounds = vec![self.extent];
@@ -69,9 +69,10 @@ impl SortSchedule {
         rounds
     }
 
-    /// Returns the byte ranges of the scratch memory. For [`SortMethod::Parts`]: two lists of indices, which
-    /// alternate between being written by a round and read by the next. For [`SortMethod::Digits`]: two lists
-    /// of keys and two of indices, which passes write alternately, and the histogram of digits per tile.
+    /// Returns the byte ranges of the scratch memory. For [`SortMethod::Parts`], they contain two lists of
+    /// indices, which alternate between being written by a round and read by the next. For
+    /// [`SortMethod::Digits`], they contain two lists of keys and two of indices, which passes write
+    /// alternately, and the histogram of digits per tile.
     pub fn scratch(&self) -> Vec<Range<u64>> {
         let rows = self.rows as u64;
         let words: Vec<u64> = match self.method {

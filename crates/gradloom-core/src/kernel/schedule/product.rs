@@ -16,7 +16,7 @@ pub enum Staging {
     /// share of the terms in a separate tile, and their sums are added at the end. This adds threads to
     /// workgroups that have too few to hide the latency of their loads.
     Sliced(u32),
-    /// Like `Registers`, for products of few rows: this many threads divide the terms of each four columns,
+    /// Like `Registers`, for products of few rows: this many threads divide the terms of every four columns,
     /// and their sums are added at the end. `thread_m` equals `m`.
     Lanes(u32),
 }
@@ -153,7 +153,7 @@ impl CooperativeTile {
     }
 
     /// Returns the number of bytes of workgroup memory: padded tiles of 16-bit or f32 operands, and 16 rows
-    /// of results per subgroup. Without buffers, all results of each subgroup.
+    /// of results per subgroup. Without buffers, the memory contains only all results of each subgroup.
     pub fn workgroup_memory(&self, operands: DType) -> u32 {
         if self.is_streamed() {
             return self.subgroups() * self.m * self.streamed_pitch() * 4;

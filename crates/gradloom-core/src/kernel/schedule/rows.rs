@@ -27,13 +27,13 @@ pub struct RowSchedule {
     pub fours: bool,
     /// Number of workgroups along the rows, which is also the number of partial results per column.
     pub groups: usize,
-    /// Number of workgroups along the columns. More than one only if there are no row reductions and
-    /// positions are kept in registers.
+    /// Number of workgroups along the columns. Exceeds 1 only if there are no row reductions and positions
+    /// are kept in registers.
     pub blocks: usize,
     /// Number of invocations in a subgroup, if lanes exchange values within subgroups.
     pub subgroup: Option<u32>,
-    /// Lanes per column and columns per workgroup of the second kernel, which combines the partial results of
-    /// columns, or `None` without such a kernel.
+    /// Number of lanes per column and number of columns per workgroup of the second kernel, which combines
+    /// the partial results of columns, or `None` without such a kernel.
     pub finishing: Option<[usize; 2]>,
 }
 

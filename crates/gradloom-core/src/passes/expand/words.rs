@@ -14,7 +14,7 @@ pub(super) fn expand(b: &mut Builder<'_>, kind: &OpKind, operands: &[ValueId]) -
             let words = constant(b, &ty.shape, data);
             return Some(b.op(OpKind::Words, &[words]));
         }
-        // Two inverse conversions cancel.
+        // Two inverse conversions cancel, so return the operand of the first.
         (OpKind::Words, &[x]) => return of_words(b, x),
         (OpKind::Cast { dtype: DType::I32 }, &[x]) if is_i64(b, x) => return Some(checked(b, x)),
         (OpKind::Cast { dtype: DType::I64 }, &[x]) => return Some(extended(b, x)),
@@ -81,7 +81,7 @@ pub(super) fn expand_updates(graph: &mut Graph) {
             whole.push(update);
             continue;
         };
-        // Later regions overwrite earlier ones.
+        // Apply regions in order, since later regions overwrite earlier ones.
         let earlier = whole.iter().position(|before| before.target == target);
         let x = earlier.map_or(target, |i| whole[i].value);
         let mut b = Builder::new(graph, None);

@@ -1,8 +1,8 @@
 //! The order in which values are given up, by ascending number of operations per byte saved.
 //!
-//! Returns sets of forward ops to recompute, each of which is added to the previous ones and frees the
-//! results of one kept op. Whatever a chosen op reads is a leaf, kept, or also chosen. Products and attention
-//! are chosen only when no other op saves any more bytes.
+//! `order` returns sets of forward ops to recompute, each of which is added to the previous ones and frees
+//! the results of one kept op. Every value that a chosen op reads is a leaf, kept, or also chosen. Products
+//! and attention are chosen only when no other op saves any more bytes.
 //!
 //! Giving up a value requires the values from which it was computed and which are not kept (its chain). These
 //! are recomputed or, if they are small or expensive, kept from then on. Of equal layers, the first is given
@@ -20,7 +20,7 @@ const SMALL: f64 = 1.0 / 16.0;
 struct Chain {
     /// Ops to recompute. The first is the op whose results are given up.
     ops: Vec<OpId>,
-    /// Ops whose results must be kept for this and are not kept yet.
+    /// Ops whose results must be kept to recompute `ops` and are not kept yet.
     kept: Vec<OpId>,
     price: Price,
 }
@@ -103,7 +103,7 @@ impl<'f, 'g> Choice<'f, 'g> {
         }
     }
 
-    /// Returns the op with the lowest price, or the first of several.
+    /// Returns the op with the lowest price, or the first of several with that price.
     fn cheapest(&mut self) -> Option<OpId> {
         loop {
             let priced = |&op: &OpId| Some((self.prices[op.index()]?, op));
@@ -125,7 +125,8 @@ impl<'f, 'g> Choice<'f, 'g> {
         self.kept.remove(&op);
         self.kept.extend(&chain.kept);
         self.chosen.extend(&chain.ops);
-        // The op itself was already part of other chains, but the ops added with it now end them.
+        // Other chains already ended at `op`, which was kept. They now also end at the ops added with it, so
+        // their prices change.
         let new = chain.ops[1..].iter().chain(&chain.kept);
         let changed: IdSet<OpId> =
             new.flat_map(|part| std::mem::take(&mut self.parts[part.index()])).collect();
@@ -184,7 +185,7 @@ mod tests {
     use crate::ir::{Graph, parse};
     use std::fmt::Write;
 
-    /// Returns the same order, following every chain to its end before each choice.
+    /// Returns the result of `order`, computed by following every chain to its end before each choice.
     fn order_in_full(forward: &Forward<'_>) -> Vec<Vec<OpId>> {
         let mut choice = Choice::new(forward);
         let mut sets = Vec::new();

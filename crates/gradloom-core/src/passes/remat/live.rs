@@ -62,7 +62,7 @@ impl<'g> Forward<'g> {
 
     /// Returns the sources of the values that an op reads.
     pub(super) fn reads(&self, op: &'g Op) -> impl Iterator<Item = OpId> + '_ {
-        // A barrier does not read the awaited value.
+        // A barrier does not read the awaited value, so only its first operand counts.
         let read = if op.kind == OpKind::Barrier { 1 } else { op.operands.len() };
         op.operands[..read].iter().map(|&value| self.source(value))
     }
@@ -71,7 +71,8 @@ impl<'g> Forward<'g> {
     pub(super) fn is_repeatable(&self, op: OpId) -> bool {
         let Op { kind, operands, .. } = &self.graph.ops[op];
         let constant = |&value: &ValueId| is_constant(&self.graph.ops[self.source(value)].kind);
-        // User-defined ops have unknown costs. Values that depend only on constants are constants too.
+        // Exclude user-defined ops, whose costs are unknown, and values that depend only on constants, which
+        // are constants too.
         !kind.is_external_leaf()
             && !is_constant(kind)
             && !matches!(kind, OpKind::Custom(_))

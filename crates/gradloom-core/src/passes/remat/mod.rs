@@ -1,11 +1,11 @@
 //! Rematerialization, which recomputes values of the forward pass in the backward pass instead of keeping
 //! them, until the step fits into a memory budget.
 //!
-//! Given a graph after the other passes, the end of its forward pass, a budget in bytes and a function that
-//! plans a graph, returns a graph with bitwise identical results whose planned peak is within the budget.
-//! Otherwise, returns an error with the lowest peak that was found. As few values as necessary are given up,
-//! in the order of `choice.rs`. The budget is compared with the actual plan, which includes the savings of
-//! fusion and memory reuse.
+//! [`fit`] takes a graph after the other passes, the last value of its forward pass, a budget in bytes and a
+//! function that plans a graph. It returns a graph with bitwise identical results whose planned peak is
+//! within the budget, or an error with the lowest peak that it found. As few values as necessary are given
+//! up, in the order of `choice.rs`. The budget is compared with the actual plan, which includes the savings
+//! of fusion and memory reuse.
 
 mod choice;
 mod cost;
@@ -20,7 +20,7 @@ use live::Forward;
 
 /// Number of prefixes that are planned before the bisection.
 const PROBES: usize = 8;
-/// The bisection ends when the interval is one value or this fraction of all values.
+/// The bisection ends when the interval is one value or `1 / SHARE` of all values.
 const SHARE: usize = 128;
 
 /// Returns the forward ops that are worth recomputing, as sets in the order in which they should be added.
@@ -30,7 +30,7 @@ pub fn candidates(graph: &Graph, last: ValueId) -> Vec<Vec<OpId>> {
 }
 
 /// Returns the graph in which all ops after the forward pass read copies of the results of the `chosen` ops.
-/// These must be the union of a prefix of [`candidates`].
+/// The `chosen` ops must be the union of a prefix of [`candidates`].
 pub fn recompute(graph: &Graph, last: ValueId, chosen: &IdSet<OpId>) -> Graph {
     rewrite::rewrite(&Forward::new(graph, last), last, chosen)
 }

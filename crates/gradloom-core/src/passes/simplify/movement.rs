@@ -31,7 +31,7 @@ pub(super) fn permute(b: &mut Builder<'_>, perm: &[usize], x: ValueId) -> Option
     }
     let shape = b.shape(x);
     if perm.iter().filter(|&&axis| shape[axis] != 1).is_sorted() {
-        // The order of elements is unchanged.
+        // The order of elements is unchanged, so a reshape suffices.
         let shape = perm.iter().map(|&axis| shape[axis]).collect::<Vec<_>>().into();
         return Some(emit(b, OpKind::Reshape { shape }, &[x]));
     }
@@ -44,9 +44,9 @@ pub(super) fn permute(b: &mut Builder<'_>, perm: &[usize], x: ValueId) -> Option
     }
 }
 
-/// Simplifies the transpose of a product that has no other use to the product of the swapped operands. (The
-/// gradient of a table that is also an output layer is thereby added row by row to the table's other
-/// gradient.)
+/// Simplifies the transpose of a product that has no other use to the product of the swapped operands. This
+/// allows the gradient of a table that is also an output layer to be added row by row to the table's other
+/// gradient.
 pub(super) fn transposed_dot(b: &mut Builder<'_>, uses: &[usize], op: &Candidate<'_>) -> Option<ValueId> {
     let OpKind::Permute { perm } = op.kind else { return None };
     let (OpKind::Dot(axes), x) = definition(b.graph, op.operands[0])? else { return None };
@@ -110,7 +110,7 @@ pub(super) fn slice(b: &mut Builder<'_>, [start, limit, step]: [&[usize]; 3], x:
             }
             Some(emit(b, OpKind::Slice { start: starts, limit: limits, step: steps }, &[inner]))
         }
-        // The slice may read only one of the concatenated tensors.
+        // If the slice reads only one of the concatenated tensors, slice that tensor instead.
         (OpKind::Concat { axis }, parts) => {
             let axis = *axis;
             let mut offset = 0;
