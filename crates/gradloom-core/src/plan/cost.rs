@@ -106,7 +106,7 @@ fn scatter_add(plan: &Plan, flops: u64, reads: &[Access], writes: &[Access]) -> 
     if !in_place(plan, &reads[0], &writes[0]) {
         return whole;
     }
-    // Repeated updates of a row hit the cache.
+    // Repeated updates of a row hit the cache, so at most the whole result is transferred.
     let touched = updates.saturating_mul(reads[2].dtype.bytes() as u64).min(bytes(&writes[0]));
     Cost { flops, bytes_read: distinct_bytes(&reads[1..]).saturating_add(touched), bytes_written: touched }
 }
@@ -144,7 +144,8 @@ fn body_flops(body: &Body) -> u64 {
     sum(body.nodes.iter().map(node).chain(body.stores.iter().map(store)))
 }
 
-/// Returns the number of bytes of the distinct elements of an access. An axis of stride 0 repeats elements.
+/// Returns the number of bytes of the distinct elements of an access. An axis of stride 0 repeats elements,
+/// so its extent does not count.
 fn bytes(access: &Access) -> u64 {
     let Layout { shape, strides, .. } = &access.layout;
     if shape.elements() == 0 {

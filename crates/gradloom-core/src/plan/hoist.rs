@@ -1,4 +1,5 @@
-//! Finds launches whose results are the same in every step. They run once, when the program is loaded.
+//! Finds launches whose results are the same in every step, so that they run once, when the program is
+//! loaded.
 //!
 //! A launch is hoisted if it reads only constants and results of other hoisted launches. It must not be able
 //! to trap, so that loading cannot fail depending on values. No step may write its results, and they must not

@@ -1,8 +1,9 @@
 //! Offsets in the step arena and the constants.
 //!
-//! Buffers that a launch may compute in place share bytes. These groups are placed by size, largest first,
-//! each at the lowest offset where it does not overlap a group that is live at the same time. (Greedy by
-//! size: Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020.)
+//! A result that may be computed in place shares the bytes of its operand. The resulting groups of buffers
+//! are placed by size, largest first, each at the lowest offset where it does not overlap a group that is
+//! live at the same time. (Greedy by size: Pisarchyk and Lee, "Efficient Memory Management for Deep Neural
+//! Net Inference", 2020.)
 
 use super::{ALIGNMENT, Buffer, Plan, Region, Role, SCALAR_ALIGNMENT, report};
 use crate::collections::sort_by_key;
@@ -61,7 +62,7 @@ pub(super) fn place(plan: &mut Plan, segment: u64, distance: usize) {
     plan.totals.step = end;
 }
 
-/// Returns the first location at or after `offset` where the bytes do not cross a multiple of `segment`.
+/// Returns the first offset at or after `offset` where the bytes do not cross a multiple of `segment`.
 fn fit(offset: u64, bytes: u64, segment: u64) -> u64 {
     let behind = offset % segment;
     if behind + bytes <= segment { offset } else { offset - behind + segment }
@@ -117,7 +118,7 @@ impl Plan {
             let error = Error::new(ErrorKind::Plan, message)
                 .note(format!("it is `{}`, {}", report::label(graph, large), large.ty))
                 .help("make the batch, the context or the vocabulary smaller, or use another device");
-            // Copies are not values of the graph.
+            // Copies are not values of the graph, so no op defines them.
             let is_value = large.value.index() < graph.values.len();
             let op = if is_value { graph.defining_op(large.value) } else { None };
             return Err(match op.and_then(|op| Some((graph.origin(op)?, op))) {
@@ -183,7 +184,7 @@ fn groups(plan: &Plan) -> Vec<SharedBytes> {
             last,
         });
     };
-    // Place inputs first, because no launch writes them.
+    // Start the groups of inputs first, because no launch writes inputs.
     for (i, buffer) in plan.buffers.iter().enumerate() {
         if buffer.region == Region::Step && buffer.role == Role::Input {
             start(&mut groups, &mut group_of, i);
@@ -200,7 +201,8 @@ fn groups(plan: &Plan) -> Vec<SharedBytes> {
             let dying = overwrites.reads_of(w).iter().find_map(|&r| {
                 let operand = plan.buffer_of[&launch.reads[r].buffer];
                 let group = group_of[operand]?;
-                // The buffer of a library's result may have a few more rows than the buffer that replaces it.
+                // Accept a slightly larger buffer, because that of a vendor library's result may have a few
+                // more rows.
                 let more = plan.buffers[operand].bytes.wrapping_sub(buffer.bytes);
                 let dies = plan.buffers[operand].last == time
                     && (more == 0 || more < buffer.bytes / 64)

@@ -172,7 +172,7 @@ fn too_large(graph: &Graph, plan: &Plan, limit: u64) -> Error {
 
 /// Returns the location and the name of the op that computes a buffer.
 fn place_of(graph: &Graph, buffer: &Buffer) -> Option<(Origin, &'static str)> {
-    // Copies are not values of the graph.
+    // Copies are not values of the graph, so no op defines them.
     if buffer.value.index() >= graph.values.len() {
         return None;
     }

@@ -113,10 +113,10 @@ pub struct Buffer {
     pub region: Region,
     /// Offset in bytes from the start of the region.
     pub offset: u64,
-    /// Index of the first launch that writes it, or 0 if it exists before the first launch.
+    /// Index of the first launch that writes the buffer, or 0 if its value exists before the first launch.
     pub first: usize,
-    /// Index of the last launch that uses it, or the number of launches if it persists or the caller reads
-    /// it.
+    /// Index of the last launch that uses the buffer, or the number of launches if its value persists or the
+    /// caller reads it.
     pub last: usize,
 }
 
@@ -137,7 +137,7 @@ pub struct Totals {
 impl Totals {
     /// Returns the total number of bytes required to run the program.
     pub fn peak(&self) -> u64 {
-        // The planner does not bound the size of scratch memory.
+        // Saturate, because the planner does not bound the size of scratch memory.
         (self.store + self.constants + self.step).saturating_add(self.workspace)
     }
 }

@@ -148,7 +148,8 @@ pub(super) fn attention(
     let mut output = vec![0.0; types[0].elements()];
     let mut log_sums = Vec::with_capacity(types[1].elements());
     keys.each_query(&mut |query, seen| {
-        // Any shift yields the same result. The maximum score keeps the exponentials in range.
+        // Shift by the maximum score, which keeps the exponentials in range. Any shift yields the same
+        // result.
         let greatest = seen.iter().map(|key| key.score).fold(f64::NEG_INFINITY, f64::max);
         let shift = if greatest.is_finite() { greatest } else { 0.0 };
         let weights: Vec<f64> = seen.iter().map(|key| float::exp(key.score - shift)).collect();

@@ -1,9 +1,9 @@
 //! The semantics of the IR in float64: a slow and simple evaluator against which all backends are tested.
 //!
-//! Given a graph and the values of its leaves, computes the outputs, the guards and the next values of
-//! updated parameters and states. Floats are not rounded to float32. Integers wrap to their dtype as on a
-//! device. Sums are in row-major order of the operand. An index out of range and an integer division by zero
-//! are always errors.
+//! Given a graph and the values of its leaves, the evaluator computes the outputs, the guards and the next
+//! values of updated parameters and states. Floats are not rounded to float32. Integers wrap to their dtype
+//! as on a device. Sums are in row-major order of the operand. An index out of range and an integer division
+//! by zero are always errors.
 
 mod attention;
 mod convolution;

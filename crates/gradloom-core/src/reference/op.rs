@@ -7,8 +7,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{CustomOp, Graph, Op, OpKind, Type};
 use crate::philox::random_word;
 
-/// Computes the results of an op that is neither an external leaf nor runs a block. The latter are evaluated
-/// by `evaluate`.
+/// Computes the results of an op that neither is an external leaf nor runs a block. Leaves and ops that run a
+/// block are evaluated by `evaluate`.
 pub(crate) fn apply(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<HostTensor>> {
     let ty = |i: usize| graph.ty(op.results[i]);
     let one = |tensor: HostTensor| Ok(vec![tensor]);
@@ -84,7 +84,7 @@ pub(crate) fn is_simple(kind: &OpKind) -> bool {
     }
 }
 
-/// Computes the results of an op for which [`is_simple`] returns true. Only these are evaluated at compile
+/// Computes the results of an op for which [`is_simple`] returns `true`. Only these are evaluated at compile
 /// time, so the other ops are not included in a compiler that runs in browsers.
 pub(crate) fn apply_simple(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<HostTensor>> {
     let ty = |i: usize| graph.ty(op.results[i]);

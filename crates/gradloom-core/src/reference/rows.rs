@@ -5,7 +5,8 @@ use super::{HostData, HostTensor};
 use crate::ir::{ReduceOp, Type};
 use std::cmp::Ordering;
 
-/// Computes, for each element of a row, the reduction up to it, or from it on if `reverse` is set.
+/// Computes, for each element of a row, the reduction of all elements up to and including it, or from it on
+/// if `reverse` is set.
 pub(super) fn cumulate(op: ReduceOp, reverse: bool, x: &HostTensor) -> HostTensor {
     let ty = x.ty.clone();
     let extent = ty.shape.last().copied().unwrap_or(1);

@@ -18,7 +18,7 @@ pub enum HostData {
 pub struct HostTensor {
     /// Element type and shape.
     pub ty: Type,
-    /// Elements, whose number is that of the type.
+    /// Elements. Their number must equal the number of elements of the type.
     pub data: HostData,
 }
 
@@ -26,7 +26,7 @@ impl HostTensor {
     /// Creates a tensor from float64 numbers, converted by [`Number::of`].
     ///
     /// # Panics
-    /// Panics if the number of values is not that of the type's elements.
+    /// Panics if the number of values differs from the number of elements of the type.
     pub fn from_f64(ty: Type, values: impl IntoIterator<Item = f64>) -> Self {
         let numbers = values.into_iter().map(|v| Number::of(ty.dtype, v));
         let tensor = Self::from_numbers(ty.clone(), numbers);
@@ -39,7 +39,7 @@ impl HostTensor {
         Self::from_numbers(ty.clone(), (0..ty.elements()).map(|i| data.get(i)))
     }
 
-    /// Creates a tensor from its elements in row-major order. Their number must be that of `ty`.
+    /// Creates a tensor from its elements in row-major order. Their number must equal that of `ty`.
     pub(super) fn from_numbers(ty: Type, numbers: impl IntoIterator<Item = Number>) -> Self {
         Self::collect(ty, &mut numbers.into_iter())
     }

@@ -7,7 +7,7 @@ use std::fmt;
 /// A violated invariant, caused by a bug in the stage that created the graph or by invalid text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifyError {
-    /// The invariant and its violation.
+    /// Description of the violated invariant.
     pub message: String,
     /// Text form of the op that violates the invariant.
     pub op: Option<String>,

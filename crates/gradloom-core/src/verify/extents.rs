@@ -41,9 +41,9 @@ fn product_fits(extents: &[usize], factor: usize, most: u64) -> bool {
     extents.iter().try_fold(factor as u64, times).is_some_and(|product| product <= most)
 }
 
-/// Checks that the number of axes and the number of bytes of a value are within the limits.
+/// Checks that the number of axes and the number of elements of a value are within the limits.
 pub(crate) fn check_type(ty: &Type) -> Result<(), String> {
-    // The words of an i64 form an additional axis.
+    // The words of an i64 form an additional axis in kernels, so an i64 value may have one axis less.
     let (rank, most) = (ty.shape.rank(), MAX_RANK - usize::from(ty.dtype == DType::I64));
     if rank > most {
         return Err(format!("a value has {rank} axes; {most} are the most"));
@@ -124,7 +124,7 @@ pub(crate) fn check_extents(graph: &Graph, kind: &OpKind, operands: &[ValueId]) 
                     return Err(format!("attention: {extent} {what}; there may be {MAX_HEAD} at most"));
                 }
             }
-            // No target stores the matrix of all scores, but all are counted.
+            // Bound the number of all scores, which are counted although no target stores their matrix.
             let table =
                 spec.extra_positions()[2].and_then(|table| graph.ty(*operands.get(table)?).shape.get(1));
             let blocks = table.copied().unwrap_or(1);

@@ -1,8 +1,8 @@
 //! Limits the number of ops to which the blocks of a graph expand.
 //!
-//! Returns the op whose block exceeds the limit. Later stages take time and memory proportional to the number
-//! of ops, so a short text must not expand to more ops than they can process. The ops must have passed their
-//! shape rules.
+//! The error names the op whose block exceeds the limit. Later stages take time and memory proportional to
+//! the number of ops, so a short text must not expand to more ops than they can process. The ops must have
+//! passed their shape rules.
 
 use super::VerifyError;
 use crate::collections::IdMap;

@@ -4,8 +4,8 @@ use super::super::rewriter::Candidate;
 use super::super::{definition, splat_of};
 use crate::ir::{BinaryOp, Builder, Id, Number, OpKind, ScatterOp, ValueId};
 
-/// Simplifies `scatter_add(0, index, updates) + x` to `scatter_add(x, index, updates)`, unless the former has
-/// other uses.
+/// Simplifies `scatter_add(0, index, updates) + x` to `scatter_add(x, index, updates)`, unless the scatter
+/// has other uses.
 ///
 /// This occurs in the gradient of a table that is both gathered from and used in a product (tied embeddings).
 /// The updates are then added to `x` one by one instead of to each other first, which may round differently.

@@ -1,9 +1,9 @@
 //! Joining of the terms of long sums.
 //!
-//! The gradient of a value with many uses is a sum of as many terms, each added to the previous ones.
-//! Examples are the parts of a split tensor, and a weight used in every step of a recurrent layer. This pass
-//! processes a sum as a whole, so that its length costs nothing. At each element, the same numbers are added,
-//! possibly in another order.
+//! The gradient of a value with many uses is a sum with one term per use, each added to the previous ones.
+//! Examples are the gradients of a tensor that is split into parts, and of a weight used in every step of a
+//! recurrent layer. This pass processes a sum as a whole and replaces its terms by a single concatenation or
+//! product where possible. At each element, the same numbers are added, possibly in another order.
 
 mod pads;
 mod products;
@@ -32,7 +32,7 @@ pub fn sums(graph: &Graph) -> Graph {
                 joined.push(value);
             }
             let values = terms.iter().map(|term| term.new).chain(joined);
-            // If no terms were removed, nothing was joined.
+            // If no terms were removed, nothing was joined, so keep the op.
             (terms.len() < count)
                 .then(|| values.reduce(|sum, term| builder.add(sum, term)).into_iter().collect())
         },

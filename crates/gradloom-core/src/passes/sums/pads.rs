@@ -9,8 +9,8 @@ use crate::ir::{Builder, Number, OpKind, ValueId};
 /// returns their concatenation: `pad(a) + pad(b) + .. = concat(a, b, ..)`.
 ///
 /// The cotangents of the parts of a split have this form, such as queries, keys and values of attention, or
-/// the steps of a sequence. If the sum has at most one other term, its result is bitwise identical, since at
-/// every element at most two terms are nonzero, except that a `-0` to which nothing is added any more remains
+/// the steps of a sequence. If the sum has at most one other term, at most two terms are nonzero at every
+/// element, so its result is bitwise identical, except that a `-0` to which no other term is added remains
 /// `-0`.
 pub(super) fn join(b: &mut Builder<'_>, terms: &mut Vec<Term>) -> Option<ValueId> {
     let rank = b.graph.ty(terms.first()?.new).shape.rank();

@@ -23,7 +23,7 @@ pub(super) fn join(b: &mut Builder<'_>, old: &Old<'_>, terms: &mut Vec<Term>) ->
         groups.into_iter().find(|group| group.pays(b.graph, terms))?;
     let mut products = take(terms, &members);
     // Sort by the earlier operand of each product, which is the order of the steps. Other values made from
-    // these operands are stacked in the same order.
+    // these operands are concatenated in the same order, so the concatenations can be shared.
     sort_by_key(&mut products, |term| {
         operands(old.graph, term.old).into_iter().map(|operand| position(old, operand)).min()
     });
@@ -73,7 +73,7 @@ impl JoinedTerms {
             values
         };
         let sides = [of_side(0), of_side(1)];
-        // For products with a common factor, adding the other factors is better.
+        // Exclude products with a common factor, for which adding the other factors is better.
         let distinct = sides.iter().all(|values| values.windows(2).all(|pair| pair[0] != pair[1]));
         let read: usize = sides.iter().flatten().map(|&value| elements(value)).sum();
         distinct && (self.members.len() - 1) * elements(terms[self.members[0]].new) > read

@@ -19,7 +19,7 @@ pub(super) enum Content {
 /// The contents of memory. Empty buffers always contain their values.
 pub(super) struct Contents<'p> {
     plan: &'p Plan,
-    /// Disjoint byte ranges: (region, start) to (end, content).
+    /// Disjoint byte ranges, as a map from (region, start) to (end, content).
     stretches: SortedMap<(Region, u64), (u64, Content)>,
     /// Number of elements written to each buffer by the last launch that writes to it.
     written: IdMap<ValueId, usize>,
@@ -170,7 +170,7 @@ impl Contents<'_> {
                 Role::Parameter | Role::State => Content::Updated(to.value),
                 _ => Content::Value(to.value),
             };
-            // Writing a window keeps the remaining elements.
+            // Writing a window keeps the remaining elements, so they must be present.
             let present = [Some(Content::Value(to.value)), Some(Content::Updated(to.value))];
             if launch.kernel == Kernel::WriteRegion && !present.contains(&self.of(&to)) {
                 return Err(broken(format!("{name} writes a window of {}, which is not there", to.value)));
@@ -199,7 +199,7 @@ fn covered(layout: &Layout, ty: &Type) -> usize {
     }
 }
 
-/// The padded number of rows is a multiple of this.
+/// Multiple to which the number of rows is padded.
 const FEW_ROWS: usize = 8;
 /// Maximum alignment of padded rows in bytes.
 const ROW_ALIGNMENT: usize = 16;

@@ -4,7 +4,7 @@ use crate::ir::DType;
 use crate::kernel::{Access, Body, Kernel, NodeKind, Schedule, Store};
 
 /// Checks the expression of a fused kernel, the numbers of elements of its operands and results, and the size
-/// of its scratch memory. Kernels index memory accordingly without bounds checks.
+/// of its scratch memory. Kernels rely on these checks, because they index memory without bounds checks.
 pub(super) fn check(
     kernel: &Kernel,
     schedule: &Schedule,

@@ -1,7 +1,7 @@
 //! The plan verifier.
 //!
-//! Returns the first violated invariant of a plan or, for [`verify_commit`], of a plan and its graph. It is
-//! independent of the planner's code and simulates the contents of memory from launch to launch.
+//! The verifier returns the first violated invariant of a plan or, for [`verify_commit`], of a plan and its
+//! graph. It is independent of the planner's code and simulates the contents of memory from launch to launch.
 
 mod commit;
 mod contents;

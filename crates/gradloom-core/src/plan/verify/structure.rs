@@ -58,7 +58,8 @@ fn check_buffers(plan: &Plan) -> Result<()> {
             return Err(broken(format!("{value} lives from {} to {}", buffer.first, buffer.last)));
         }
         let (region, size) = match buffer.role {
-            // The store may contain more than this program uses.
+            // The size of the store is not checked, because the store may contain more than this program
+            // uses.
             Role::Parameter | Role::Frozen | Role::State | Role::Next => (Region::Store, u64::MAX),
             Role::Constant | Role::Hoisted => (Region::Constants, plan.totals.constants),
             Role::Input | Role::Scalar | Role::Output | Role::Temporary => (Region::Step, plan.totals.step),
@@ -109,7 +110,7 @@ fn check_hoisted(plan: &Plan) -> Result<()> {
 }
 
 fn check_launch(plan: &Plan, launch: &Launch, scratch: u64, name: &str) -> Result<()> {
-    // The following checks index the strides by axis.
+    // Check the number of strides first, because the following checks index the strides by axis.
     let has_strides = |access: &Access| access.layout.strides.len() == access.layout.shape.rank();
     if let Some(access) = launch.reads.iter().chain(&launch.writes).find(|access| !has_strides(access)) {
         return Err(broken(format!("{name} sees {} without a stride for each axis", access.buffer)));
