@@ -31,12 +31,12 @@ impl<K: Id> IdSet<K> {
         self.ids.len()
     }
 
-    /// Returns whether the set is empty.
+    /// Returns `true` if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
-    /// Returns whether the set contains an id.
+    /// Returns `true` if the set contains an id.
     pub fn contains(&self, id: &K) -> bool {
         self.position(id).is_some()
     }
@@ -51,7 +51,7 @@ impl<K: Id> IdSet<K> {
         self.ids.get(position).is_some_and(is_it).then_some(position)
     }
 
-    /// Inserts an id. Returns whether it is new.
+    /// Inserts an id. Returns `true` if it is new.
     pub fn insert(&mut self, id: K) -> bool {
         let is_new = !self.contains(&id);
         if is_new {
@@ -74,7 +74,7 @@ impl<K: Id> IdSet<K> {
         self.positions[index] = position as u32;
     }
 
-    /// Removes an id and moves the last id to its position. Returns whether the id was present.
+    /// Removes an id and moves the last id to its position. Returns `true` if the id was present.
     pub fn remove(&mut self, id: &K) -> bool {
         let Some(position) = self.position(id) else { return false };
         self.ids.swap_remove(position);
@@ -162,12 +162,12 @@ impl<K: Id, V> IdMap<K, V> {
         self.ids.len()
     }
 
-    /// Returns whether the map is empty.
+    /// Returns `true` if the map is empty.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
-    /// Returns whether an id has an entry.
+    /// Returns `true` if an id has an entry.
     pub fn contains_key(&self, id: &K) -> bool {
         self.ids.contains(id)
     }

@@ -21,7 +21,7 @@ impl<K: Ord, V> SortedMap<K, V> {
         self.entries.len()
     }
 
-    /// Returns whether the map is empty.
+    /// Returns `true` if the map is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -44,7 +44,7 @@ impl<K: Ord, V> SortedMap<K, V> {
         Some(&mut self.entries[place].1)
     }
 
-    /// Returns whether a key has an entry.
+    /// Returns `true` if a key has an entry.
     pub fn contains_key<Q: Ord + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -159,7 +159,7 @@ impl<K: Ord> SortedSet<K> {
         Self { keys: Vec::new() }
     }
 
-    /// Inserts an element. Returns whether it is new.
+    /// Inserts an element. Returns `true` if it is new.
     pub fn insert(&mut self, key: K) -> bool {
         let place = self.keys.binary_search(&key);
         let is_new = place.is_err();
@@ -169,7 +169,7 @@ impl<K: Ord> SortedSet<K> {
         is_new
     }
 
-    /// Returns whether the set contains an element.
+    /// Returns `true` if the set contains an element.
     pub fn contains<Q: Ord + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,

@@ -101,7 +101,7 @@ fn find_operator(line: &[char], start: usize, token: &[char]) -> Option<Range<us
         .or_else(|| if line[start] == '(' { find_operator(line, start + 1, token) } else { None })
 }
 
-/// Returns whether the sign at `at` belongs to an exponent, as in `1e-5`.
+/// Returns `true` if the sign at `at` belongs to an exponent, as in `1e-5`.
 fn is_exponent_sign(line: &[char], at: usize) -> bool {
     at >= 2
         && matches!(line[at - 1], 'e' | 'E')

@@ -67,7 +67,7 @@ fn window(widths: &[usize], mark: &Range<usize>) -> Range<usize> {
     }
 }
 
-/// Returns whether a terminal interprets the character instead of showing it, as for control characters and
+/// Returns `true` if a terminal interprets the character instead of showing it, as for control characters and
 /// bidirectional formatting marks.
 fn is_disruptive(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

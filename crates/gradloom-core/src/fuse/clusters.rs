@@ -131,7 +131,7 @@ impl<'f, 'g> Clusters<'f, 'g> {
         self.order.iter().copied().flatten()
     }
 
-    /// Returns whether only `user` reads the results of `cluster`.
+    /// Returns `true` if only `user` reads the results of `cluster`.
     pub(super) fn only_used_by(&self, cluster: usize, user: usize) -> bool {
         self.all[cluster].nodes.iter().all(|&node| {
             let needed =
@@ -141,7 +141,7 @@ impl<'f, 'g> Clusters<'f, 'g> {
     }
 
     /// Merges two clusters if one kernel can compute both and no cluster between them depends on one and is a
-    /// dependency of the other. Returns whether they were merged.
+    /// dependency of the other. Returns `true` if they were merged.
     pub(super) fn try_merge(&mut self, a: usize, b: usize) -> bool {
         if a == b {
             return false;

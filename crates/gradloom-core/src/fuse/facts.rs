@@ -47,7 +47,7 @@ impl Class {
         }
     }
 
-    /// Returns whether the op requires whole rows.
+    /// Returns `true` if the op requires whole rows.
     pub(super) fn reduces_columns(self) -> bool {
         matches!(self, Class::ReduceColumns { .. } | Class::Pick { .. })
     }
@@ -214,7 +214,7 @@ impl<'g> Facts<'g> {
         self.nodes.push(Node { op: id, class, elements, commit, once, depth });
     }
 
-    /// Returns whether the results of the op are the same in every step. Ops that can trap are excluded,
+    /// Returns `true` if the results of the op are the same in every step. Ops that can trap are excluded,
     /// because a trap must fail a step, not the loading of the program. User-defined ops are excluded,
     /// because they may have side effects.
     fn is_constant(&self, op: &Op) -> bool {
@@ -247,7 +247,7 @@ impl<'g> Facts<'g> {
         Some(if light && !op.operands.iter().any(heavy) { Once::Light } else { Once::Heavy })
     }
 
-    /// Returns whether the node of a value combines elements, as a reduction does, or directly follows a
+    /// Returns `true` if the node of a value combines elements, as a reduction does, or directly follows a
     /// product, so that one kernel computes both.
     fn is_heavy(&self, value: ValueId) -> bool {
         let class = |value: ValueId| self.node_of[value.index()].map(|node| self.nodes[node].class);
@@ -310,7 +310,7 @@ impl<'g> Facts<'g> {
             .filter(has_numbered_columns)
     }
 
-    /// Returns whether a fused kernel computes the operand in the order in which it is used.
+    /// Returns `true` if a fused kernel computes the operand in the order in which it is used.
     fn is_computed_in_place(&self, operand: ValueId) -> bool {
         let source = self.source(operand);
         let map = self.node_of[source.value.index()].map(|node| self.nodes[node].class);
@@ -426,7 +426,7 @@ fn reduction(op: ReduceOp, axes: &[usize], shape: &Shape) -> Class {
     }
 }
 
-/// Returns whether i32 can represent the column indices, as
+/// Returns `true` if i32 can represent the column indices, as
 /// [`NodeKind::Column`](crate::kernel::NodeKind::Column) requires.
 fn has_numbered_columns(class: &Class) -> bool {
     class.split().is_some_and(|(_, columns)| i32::try_from(columns).is_ok())

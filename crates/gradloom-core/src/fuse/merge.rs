@@ -60,7 +60,7 @@ fn with_producers(clusters: &mut Clusters<'_, '_>, wanted: &dyn Fn(&Clusters<'_,
     }
 }
 
-/// Returns whether two clusters can be merged without delaying other work.
+/// Returns `true` if two clusters can be merged without delaying other work.
 fn near(clusters: &Clusters<'_, '_>, a: usize, b: usize) -> bool {
     let (x, y) = (clusters.get(a), clusters.get(b));
     // Each task would recompute a uniform value used at many positions, so merge only short computations.

@@ -126,14 +126,14 @@ pub fn watched(graph: &Graph) -> Vec<ValueId> {
 }
 
 impl KernelSpec {
-    /// Returns whether the kernel can fail depending on the elements of its operands.
+    /// Returns `true` if the kernel can fail depending on the elements of its operands.
     pub fn can_trap(&self, graph: &Graph) -> bool {
         self.kernel.can_trap(graph, self.op)
     }
 }
 
 impl Kernel {
-    /// Returns whether the kernel, launched for `op`, can fail depending on the elements of its operands.
+    /// Returns `true` if the kernel, launched for `op`, can fail depending on the elements of its operands.
     pub fn can_trap(&self, graph: &Graph, op: OpId) -> bool {
         match self {
             Kernel::Op(kind) => {

@@ -71,7 +71,7 @@ fn must_be_stored(clusters: &Clusters<'_, '_>, node: usize, value: ValueId) -> b
     })
 }
 
-/// Returns whether a kernel over this domain can compute the value where it is used.
+/// Returns `true` if a kernel over this domain can compute the value where it is used.
 pub(super) fn lines_up(facts: &Facts<'_>, value: ValueId, link: Link, domain: Domain) -> bool {
     let elements = facts.graph.ty(value).elements();
     // The column that an index refers to depends on the division into rows, so a `Put` requires its own

@@ -146,7 +146,7 @@ fn copy(graph: &mut Graph, id: OpId, value: ValueId) -> ValueId {
     Builder::new(graph, origin).op(OpKind::Reshape { shape }, &[value])
 }
 
-/// Returns whether an op at or after position `first` of the entry block defines the value.
+/// Returns `true` if an op at or after position `first` of the entry block defines the value.
 fn is_defined_since(graph: &Graph, first: usize, value: ValueId) -> bool {
     let Definition::Result(op, _) = graph.values[value].definition else { return false };
     graph.blocks[graph.entry].ops[first..].contains(&op)

@@ -56,14 +56,14 @@ pub(crate) fn product(factors: impl IntoIterator<Item = usize>) -> u64 {
 
 /// Scaled dot-product attention: softmax(scale · q kᵀ) v over the keys visible to a query.
 ///
-/// Operands: q `[batch, heads, queries, depth]`, k `[batch, kv_heads, keys, depth]` and v `[batch, kv_heads,
-/// keys, value_depth]`, where `heads` is a multiple of `kv_heads` (query head h uses key head `h / (heads /
-/// kv_heads)`). They are followed, in this order and if the corresponding flag is set, by `query_offset` and
-/// `key_length` (each a scalar i32 or one i32 per sequence, `[batch]`) and `block_table` (i32 `[batch,
-/// blocks]`).
+/// Operands: q `[batch, heads, queries, depth]`, k `[batch, kv_heads, keys, depth]` and v
+/// `[batch, kv_heads, keys, value_depth]`, where `heads` is a multiple of `kv_heads` (query head h uses key
+/// head `h / (heads / kv_heads)`). They are followed, in this order and if the corresponding flag is set, by
+/// `query_offset` and `key_length` (each a scalar i32 or one i32 per sequence, `[batch]`) and `block_table`
+/// (i32 `[batch, blocks]`).
 ///
-/// Query i is at position `query_offset + i`; without the operand, the offset is 0. Key j is visible if `j <
-/// key_length` (if present) and, with causal masking, `j <= query_offset + i`. If no key is visible, the
+/// Query i is at position `query_offset + i`; without the operand, the offset is 0. Key j is visible if
+/// `j < key_length` (if present) and, with causal masking, `j <= query_offset + i`. If no key is visible, the
 /// output is 0 and the log-sum-exp is `-inf`.
 ///
 /// With a block table, k and v are pools `[pool_blocks, kv_heads, block_size, depth]` shared by the batch:

@@ -273,8 +273,8 @@ impl Graph {
         }
     }
 
-    /// Returns whether an op is the range check of an i64-to-i32 conversion that [`crate::passes`] inserts: a
-    /// gather whose indices are zero only if the high words are the sign extensions of the low words.
+    /// Returns `true` if an op is the range check of an i64-to-i32 conversion that [`crate::passes`] inserts:
+    /// a gather whose indices are zero only if the high words are the sign extensions of the low words.
     pub fn checks_i64(&self, op: &Op) -> bool {
         let of = |value: ValueId| self.defining_op(value).map(|op| (&op.kind, &op.operands));
         let is_sign = |&value: &ValueId| matches!(of(value), Some((OpKind::Binary(BinaryOp::Shr), _)));
@@ -287,8 +287,8 @@ impl Graph {
         }
     }
 
-    /// Returns whether the op can fail depending on its operands' elements, because of an index out of range,
-    /// an integer division by zero, or user code.
+    /// Returns `true` if the op can fail depending on its operands' elements, because of an index out of
+    /// range, an integer division by zero, or user code.
     pub fn can_trap(&self, op: &Op) -> bool {
         match &op.kind {
             OpKind::Scatter { op, .. } => !op.is_distinct(),

@@ -85,7 +85,7 @@ impl<I: Id, T> Arena<I, T> {
         self.entries.len()
     }
 
-    /// Returns whether there are no entries.
+    /// Returns `true` if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -34,7 +34,7 @@ impl Number {
         }
     }
 
-    /// Returns whether the number is a valid element of a constant of this dtype.
+    /// Returns `true` if the number is a valid element of a constant of this dtype.
     pub fn fits(self, dtype: DType) -> bool {
         match self {
             Number::Float(_) => dtype.is_float(),

@@ -19,7 +19,7 @@ pub enum ArgReduceOp {
 }
 
 impl ScatterOp {
-    /// Returns whether this is [`ScatterOp::Distinct`].
+    /// Returns `true` if this is [`ScatterOp::Distinct`].
     pub fn is_distinct(self) -> bool {
         self == Self::Distinct
     }
@@ -156,7 +156,7 @@ pub enum OpKind {
 }
 
 impl OpKind {
-    /// Returns whether the op only moves or converts the elements of its operands. Such ops accept all
+    /// Returns `true` if the op only moves or converts the elements of its operands. Such ops accept all
     /// dtypes; other ops accept none that are [only for memory](DType::is_for_memory).
     pub fn moves_elements(&self) -> bool {
         matches!(
@@ -411,7 +411,8 @@ impl OpKind {
         }
     }
 
-    /// Returns whether the op is a leaf whose value comes from outside the graph, unlike constants and iota.
+    /// Returns `true` if the op is a leaf whose value comes from outside the graph, unlike constants and
+    /// iota.
     pub fn is_external_leaf(&self) -> bool {
         matches!(
             self,
@@ -419,7 +420,7 @@ impl OpKind {
         )
     }
 
-    /// Returns whether the op only changes the addressing of its first operand's elements.
+    /// Returns `true` if the op only changes the addressing of its first operand's elements.
     pub fn is_view(&self) -> bool {
         matches!(
             self,

@@ -87,7 +87,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Consumes `mark` if it is the next token. Returns whether it was consumed.
+    /// Consumes `mark` if it is the next token. Returns `true` if it was consumed.
     fn take(&mut self, mark: &'static str) -> bool {
         let found = *self.peek() == Token::Mark(mark);
         if found {

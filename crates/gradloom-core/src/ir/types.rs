@@ -48,12 +48,12 @@ impl DType {
         }
     }
 
-    /// Returns whether this is a float dtype, through which gradients can flow.
+    /// Returns `true` if this is a float dtype, through which gradients can flow.
     pub fn is_float(self) -> bool {
         matches!(self, DType::F32 | DType::F16 | DType::BF16)
     }
 
-    /// Returns whether values of this dtype are only stored, moved and converted, while ops compute in
+    /// Returns `true` if values of this dtype are only stored, moved and converted, while ops compute in
     /// another dtype. In a trace, an op on 16-bit floats computes in f32 and rounds its result. An op on u8
     /// or i64 computes in i32 and returns i32.
     pub fn is_for_memory(self) -> bool {
@@ -70,8 +70,8 @@ impl DType {
         }
     }
 
-    /// Returns whether a cast is a single conversion. Other casts go through the dtypes in which ops compute.
-    /// A u32 converts to i64 directly, because i32 cannot represent all its values.
+    /// Returns `true` if a cast is a single conversion. Other casts go through the dtypes in which ops
+    /// compute. A u32 converts to i64 directly, because i32 cannot represent all its values.
     pub fn casts_to(self, other: DType) -> bool {
         let steps = |memory: DType, other: DType| {
             !memory.is_for_memory() || other == memory || other == memory.computed()
@@ -103,7 +103,7 @@ impl DType {
         if rounded.abs() > largest { f64::INFINITY.copysign(x) } else { rounded }
     }
 
-    /// Returns whether this is a signed or unsigned integer dtype.
+    /// Returns `true` if this is a signed or unsigned integer dtype.
     pub fn is_integer(self) -> bool {
         matches!(self, DType::I32 | DType::U32 | DType::U8 | DType::I64)
     }

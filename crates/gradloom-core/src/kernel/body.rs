@@ -123,7 +123,7 @@ impl NodeKind {
         }
     }
 
-    /// Returns whether the node traps on some elements of its operand, and otherwise is that operand.
+    /// Returns `true` if the node is a check, which traps on some elements and otherwise equals its operand.
     pub fn is_check(&self) -> bool {
         matches!(self, NodeKind::CheckIndex { .. } | NodeKind::CheckDivisor(_))
     }
@@ -228,17 +228,17 @@ impl Body {
         depths
     }
 
-    /// Returns whether the body reduces along rows, so that rows must not be split.
+    /// Returns `true` if the body reduces along rows, in which case rows must not be split.
     pub fn has_row_reductions(&self) -> bool {
         self.nodes.iter().any(|node| matches!(node.kind, NodeKind::Reduce(..)))
     }
 
-    /// Returns whether the body reduces along columns.
+    /// Returns `true` if the body reduces along columns.
     pub fn has_column_reductions(&self) -> bool {
         self.stores.iter().any(|store| matches!(store, Store::ColumnReduce { .. }))
     }
 
-    /// Returns whether the body can trap.
+    /// Returns `true` if the body can trap.
     pub fn can_trap(&self) -> bool {
         self.nodes.iter().any(|node| node.kind.is_check())
     }

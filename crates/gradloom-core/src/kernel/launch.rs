@@ -70,7 +70,7 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    /// Returns whether the kernel supports non-contiguous writes, such as windows of a buffer shared by
+    /// Returns `true` if the kernel supports non-contiguous writes, such as windows of a buffer shared by
     /// several results or permuted axes.
     pub fn writes_strided(&self) -> bool {
         match self {
@@ -216,7 +216,7 @@ impl Aliases {
         Self { ends, reads }
     }
 
-    /// Returns whether a write may alias a read.
+    /// Returns `true` if a write may alias a read.
     pub fn contains(&self, write: usize, read: usize) -> bool {
         self.reads_of(write).contains(&read)
     }
@@ -251,14 +251,14 @@ impl<'l> Overwrites<'l> {
         self.aliases.reads_of(write)
     }
 
-    /// Returns whether the buffer `written` may share the bytes of the buffer `read`. All writes to `written`
-    /// must allow it.
+    /// Returns `true` if the buffer `written` may share the bytes of the buffer `read`. All writes to
+    /// `written` must allow it.
     pub fn allow_buffer(&self, written: ValueId, read: ValueId) -> bool {
         let mut writes = self.launch.writes.iter().enumerate().filter(|(_, write)| write.buffer == written);
         writes.all(|(w, _)| self.allow(w, read))
     }
 
-    /// Returns whether a write may overwrite a buffer that the launch reads. Every read of that buffer must
+    /// Returns `true` if a write may overwrite a buffer that the launch reads. Every read of that buffer must
     /// be allowed to alias the write or be disjoint from it.
     pub fn allow(&self, write: usize, buffer: ValueId) -> bool {
         let Access { layout, dtype, .. } = &self.launch.writes[write];

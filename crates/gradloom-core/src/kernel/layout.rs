@@ -40,7 +40,7 @@ impl Layout {
         Self::new(0, shape.clone(), vec![0; shape.rank()])
     }
 
-    /// Returns whether the elements are contiguous in row-major order, at any offset.
+    /// Returns `true` if the elements are contiguous in row-major order, at any offset.
     pub fn is_contiguous(&self) -> bool {
         let natural = self.shape.strides();
         self.shape.elements() == 0
@@ -151,7 +151,7 @@ impl Layout {
         merged
     }
 
-    /// Returns whether the layout addresses no element of the buffer more than once. May return `false` for
+    /// Returns `true` if the layout addresses no element of the buffer more than once. May return `false` for
     /// an injective layout whose axes interleave.
     pub fn is_injective(&self) -> bool {
         if self.shape.elements() == 0 {
@@ -167,8 +167,8 @@ impl Layout {
         !repeats && spans.into_iter().all(|fits| fits)
     }
 
-    /// Returns whether two layouts definitely have no element in common: one ends before the other starts, or
-    /// they occupy different columns of rows with the same pitch.
+    /// Returns `true` if two layouts definitely have no element in common: one ends before the other starts,
+    /// or they occupy different columns of rows with the same pitch.
     pub fn is_disjoint(&self, other: &Layout) -> bool {
         if self.end() <= other.offset || other.end() <= self.offset {
             return true;

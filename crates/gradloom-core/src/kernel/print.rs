@@ -65,8 +65,8 @@ impl Launch {
 }
 
 impl Kernel {
-    /// Returns a one-line description of the kernel, such as `row [1024 x 128]`, `dot [64 x 32] with
-    /// epilogue`, `group of 3` or `gather`.
+    /// Returns a one-line description of the kernel, such as `row [1024 x 128]`,
+    /// `dot [64 x 32] with epilogue`, `group of 3` or `gather`.
     pub fn title(&self) -> String {
         let extents = |body: &Body| format!("[{} x {}]", body.rows, body.columns);
         match self {

@@ -129,7 +129,8 @@ impl Walk<'_> {
     }
 }
 
-/// Returns whether two graphs have the same ops in the same order, and the same outputs, updates and guards.
+/// Returns `true` if two graphs have the same ops in the same order, and the same outputs, updates and
+/// guards.
 pub(super) fn same(a: &Graph, b: &Graph) -> bool {
     fn parts(graph: &Graph) -> (&Arena<OpId, Op>, &Arena<BlockId, Block>) {
         (&graph.ops, &graph.blocks)

@@ -124,7 +124,7 @@ impl Snapshots<'_> {
     }
 }
 
-/// Returns whether the launch that computes the source can write it directly to the target.
+/// Returns `true` if the launch that computes the source can write it directly to the target.
 fn can_write_in_place<'l>(
     lowered: &Lowered,
     launches: &'l [Launch],

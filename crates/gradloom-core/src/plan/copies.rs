@@ -3,8 +3,8 @@
 use crate::ir::{OpKind, ValueId};
 use crate::kernel::{Access, Kernel, Launch, NodeKind, Store};
 
-/// Returns whether a launch copies `target`, unchanged or partly changed, to a buffer for which `in_place`
-/// returns `false`. `in_place` returns whether a buffer shares the bytes of the target.
+/// Returns `true` if a launch copies `target`, unchanged or partly changed, to a buffer for which `in_place`
+/// returns `false`. `in_place` returns `true` if a buffer shares the bytes of the target.
 ///
 /// A launch that computes a new tensor from the whole target is not a copy. Copies of scalars are allowed,
 /// because the starts of windows are kept for the commit.
@@ -14,7 +14,7 @@ pub(super) fn copies(launch: &Launch, target: ValueId, in_place: &dyn Fn(ValueId
     })
 }
 
-/// Returns whether the kernel copies a read to a write for which `forbidden` returns `true`.
+/// Returns `true` if the kernel copies a read to a write for which `forbidden` returns `true`.
 fn copies_any(
     kernel: &Kernel,
     reads: &[Access],

@@ -161,7 +161,7 @@ fn distinct_bytes(accesses: &[Access]) -> u64 {
     sum((0..accesses.len()).filter(|&i| first(i)).map(|i| bytes(&accesses[i])))
 }
 
-/// Returns whether the two accesses refer to the same bytes.
+/// Returns `true` if the two accesses refer to the same bytes.
 fn in_place(plan: &Plan, read: &Access, write: &Access) -> bool {
     let place = |access: &Access| -> Option<(Region, u64)> {
         let buffer = plan.buffer(access.buffer)?;

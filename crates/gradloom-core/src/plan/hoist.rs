@@ -38,7 +38,7 @@ pub(super) fn split(graph: &Graph, lowered: &Lowered, launches: Vec<Launch>) -> 
     })
 }
 
-/// Returns whether the results depend only on the operands. User-defined ops are not assumed to be pure.
+/// Returns `true` if the results depend only on the operands. User-defined ops are not assumed to be pure.
 fn is_function(kernel: &Kernel) -> bool {
     match kernel {
         Kernel::Op(kind) => !matches!(kind, OpKind::RandomBits { .. } | OpKind::Custom(_)),

@@ -91,7 +91,7 @@ impl Role {
         }
     }
 
-    /// Returns whether the buffer contains its value before the first launch of a step.
+    /// Returns `true` if the buffer contains its value before the first launch of a step.
     pub fn exists_before(self) -> bool {
         !matches!(self, Role::Next | Role::Output | Role::Temporary)
     }
@@ -158,8 +158,8 @@ pub struct Plan {
     pub outputs: Vec<(String, Access)>,
     /// Name, buffer and layout of each value that must be finite before the commit.
     pub guards: Vec<(String, Access)>,
-    /// Offset of each launch's scratch in the workspace. All are 0 unless launches run [side by
-    /// side](Plan::side_by_side).
+    /// Offset of each launch's scratch in the workspace. All are 0 unless launches run concurrently (see
+    /// [`Plan::side_by_side`]).
     pub scratch: Vec<u64>,
     /// Number of bytes in each region.
     pub totals: Totals,

@@ -40,7 +40,7 @@ impl Evaluation {
         find(&self.next, name)
     }
 
-    /// Returns whether the updates took effect.
+    /// Returns `true` if the updates took effect.
     pub fn committed(&self) -> bool {
         self.not_finite.is_none()
     }

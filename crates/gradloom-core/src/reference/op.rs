@@ -40,7 +40,7 @@ pub(crate) fn apply(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<Hos
     }
 }
 
-/// Returns whether an op is elementwise, moves elements, or reduces axes.
+/// Returns `true` if an op is elementwise, moves elements, or reduces axes.
 pub(crate) fn is_simple(kind: &OpKind) -> bool {
     match kind {
         OpKind::Unary(_)

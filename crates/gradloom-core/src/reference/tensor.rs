@@ -94,7 +94,7 @@ impl HostTensor {
         }
     }
 
-    /// Returns whether there are no elements.
+    /// Returns `true` if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

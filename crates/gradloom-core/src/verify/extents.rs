@@ -34,8 +34,8 @@ const MAX_SCORES: u64 = 1 << 45;
 /// for several rows of them per thread.
 const MAX_HEAD: usize = 1 << 20;
 
-/// Returns whether the product of the extents and a factor is at most `most`. Each extent counts as at least
-/// 1, because the strides and partial products of a shape with a 0 must fit, too.
+/// Returns `true` if the product of the extents and a factor is at most `most`. Each extent counts as at
+/// least 1, because the strides and partial products of a shape with a 0 must fit, too.
 fn product_fits(extents: &[usize], factor: usize, most: u64) -> bool {
     let times = |product: u64, &n: &usize| product.checked_mul(n.max(1) as u64);
     extents.iter().try_fold(factor as u64, times).is_some_and(|product| product <= most)

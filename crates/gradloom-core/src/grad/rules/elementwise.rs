@@ -43,7 +43,7 @@ pub(super) fn select() -> Option<Rule<'static>> {
     })
 }
 
-/// Returns whether the op is `x <= 0 ? 0 : x`, whose result is positive or NaN exactly where x is.
+/// Returns `true` if the op is `x <= 0 ? 0 : x`, whose result is positive or NaN exactly where x is.
 fn is_rectifier(b: &Builder<'_>, s: &Site<'_>) -> bool {
     let compared = b.graph.defining_op(s.x(0)).is_some_and(|op| {
         op.kind == OpKind::Compare(CompareOp::Le) && op.operands[0] == s.x(2) && is_zero(b, op.operands[1])
@@ -51,7 +51,7 @@ fn is_rectifier(b: &Builder<'_>, s: &Site<'_>) -> bool {
     compared && is_zero(b, s.x(1))
 }
 
-/// Returns whether the value is a constant 0, possibly broadcast.
+/// Returns `true` if the value is a constant 0, possibly broadcast.
 fn is_zero(b: &Builder<'_>, value: ValueId) -> bool {
     b.graph.defining_op(value).is_some_and(|op| match &op.kind {
         OpKind::Constant { data: Literal::Splat(number), .. } => number.as_f64() == 0.0,

@@ -52,7 +52,7 @@ impl Site<'_> {
         self.cotangents[0].expect("the rule of an op with one result runs when its cotangent arrives")
     }
 
-    /// Returns whether the cotangent of an operand is needed.
+    /// Returns `true` if the cotangent of an operand is needed.
     fn needs(&self, index: usize) -> bool {
         self.needed[index]
     }

@@ -186,7 +186,7 @@ table! {
 }
 
 impl BinaryOp {
-    /// Returns whether the op accepts elements of this dtype.
+    /// Returns `true` if the op accepts elements of this dtype.
     pub fn accepts(self, dtype: DType) -> bool {
         self.row().dtypes.contains(&dtype)
     }
@@ -196,12 +196,12 @@ impl BinaryOp {
         self.row().cost
     }
 
-    /// Returns whether the op divides integers, and therefore traps on a divisor of 0.
+    /// Returns `true` if the op divides integers, and therefore traps on a divisor of 0.
     pub fn divides_integers(self, dtype: DType) -> bool {
         matches!(self, BinaryOp::Div | BinaryOp::Rem) && dtype.is_integer()
     }
 
-    /// Returns whether `a op b` always equals `b op a`.
+    /// Returns `true` if `a op b` always equals `b op a`.
     pub fn is_commutative(self) -> bool {
         self.row().commutes
     }

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 
 struct Properties {
     name: &'static str,
-    /// Returns whether the comparison holds for this ordering, which is `None` if an operand is NaN.
+    /// Returns `true` if the comparison holds for this ordering, which is `None` if an operand is NaN.
     holds: fn(Option<Ordering>) -> bool,
 }
 
@@ -26,7 +26,7 @@ table! {
 }
 
 impl CompareOp {
-    /// Returns whether the comparison holds for two elements.
+    /// Returns `true` if the comparison holds for two elements.
     pub fn holds<T: PartialOrd>(self, a: &T, b: &T) -> bool {
         (self.row().holds)(a.partial_cmp(b))
     }

@@ -53,7 +53,7 @@ impl ReduceOp {
         (self.row().identity)(dtype)
     }
 
-    /// Returns whether a long reduction may be split among threads.
+    /// Returns `true` if a long reduction may be split among threads.
     pub fn splits(self) -> bool {
         self.row().splits
     }

@@ -197,7 +197,7 @@ table! {
 }
 
 impl UnaryOp {
-    /// Returns whether the op accepts elements of this dtype.
+    /// Returns `true` if the op accepts elements of this dtype.
     pub fn accepts(self, dtype: DType) -> bool {
         self.row().dtypes.contains(&dtype)
     }

@@ -95,7 +95,7 @@ impl AttentionProblem {
         self.heads / self.key_heads.max(1)
     }
 
-    /// Returns whether some keys may be invisible to a query.
+    /// Returns `true` if some keys may be invisible to a query.
     pub fn hides_keys(&self) -> bool {
         self.spec.causal || self.spec.key_length
     }
@@ -107,8 +107,9 @@ impl AttentionProblem {
     }
 }
 
-/// Division of a block of scores among threads. Thread (down, across) computes the rows `down + i *
-/// row_threads` and the columns `across + j * column_threads`, so that adjacent threads read adjacent rows.
+/// Division of a block of scores among threads. Thread (down, across) computes the rows
+/// `down + i * row_threads` and the columns `across + j * column_threads`, so that adjacent threads read
+/// adjacent rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionTile {
     /// Number of rows per thread.
@@ -262,8 +263,8 @@ impl AttentionLanes {
         if self.threads >= 512 && Self::has_few(problem) { 8 } else { 4 }
     }
 
-    /// Returns whether an invocation accumulates the sums of so few queries that it can load many keys at the
-    /// same time.
+    /// Returns `true` if an invocation accumulates the sums of so few queries that it can load many keys at
+    /// the same time.
     pub fn has_few(problem: &AttentionProblem) -> bool {
         problem.sharing() <= 2
     }
@@ -317,8 +318,8 @@ pub struct AttentionSchedule {
 }
 
 impl AttentionSchedule {
-    /// Returns whether the kernel supports a row-wise epilogue. Only [`AttentionChoice::Lanes`] does, because
-    /// its workgroups compute whole rows.
+    /// Returns `true` if the kernel supports a row-wise epilogue. Only [`AttentionChoice::Lanes`] does,
+    /// because its workgroups compute whole rows.
     pub fn takes_epilogue(&self) -> bool {
         matches!(self.kernels[..], [(AttentionKernel::Forward, AttentionChoice::Lanes(_))])
     }

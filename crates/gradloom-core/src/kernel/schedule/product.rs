@@ -71,7 +71,7 @@ impl Tile {
         }
     }
 
-    /// Returns whether the fields are consistent.
+    /// Returns `true` if the fields are consistent.
     pub fn is_well_formed(&self) -> bool {
         let whole = self.m.is_multiple_of(self.thread_m) && self.n.is_multiple_of(self.thread_n);
         let few = |count: u32| matches!(count, 1 | 2) || count.is_multiple_of(4);
@@ -131,7 +131,7 @@ impl CooperativeTile {
         Self { m, n, k: 16 * subgroups, subgroup_m: m, subgroup_n: n, buffers: 0 }
     }
 
-    /// Returns whether operands are loaded directly into registers.
+    /// Returns `true` if operands are loaded directly into registers.
     pub fn is_streamed(&self) -> bool {
         self.buffers == 0
     }
@@ -164,7 +164,7 @@ impl CooperativeTile {
         self.buffers * (padded(self.m) + padded(self.n)) + self.subgroups() * 16 * Self::RESULT_PITCH * 4
     }
 
-    /// Returns whether the fields are consistent.
+    /// Returns `true` if the fields are consistent.
     pub fn is_well_formed(&self) -> bool {
         if self.is_streamed() {
             return *self == Self::streamed([self.m, self.n], self.k / 16)

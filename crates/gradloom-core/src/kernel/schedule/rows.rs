@@ -38,7 +38,7 @@ pub struct RowSchedule {
 }
 
 impl RowSchedule {
-    /// Returns whether an invocation keeps its positions in registers.
+    /// Returns `true` if an invocation keeps its positions in registers.
     pub fn is_unrolled(&self) -> bool {
         self.each <= if self.fours { UNROLLED_IN_FOURS } else { UNROLLED }
     }

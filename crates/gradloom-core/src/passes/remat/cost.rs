@@ -35,7 +35,7 @@ pub(super) fn operations(graph: &Graph, op: &Op) -> f64 {
     }
 }
 
-/// Returns whether an op should be recomputed only if cheaper ops are not sufficient.
+/// Returns `true` if an op should be recomputed only if cheaper ops are not sufficient.
 pub(super) fn is_expensive(op: &Op) -> bool {
     matches!(op.kind, OpKind::Dot(_) | OpKind::Attention(_) | OpKind::AttentionGrad(_))
 }

@@ -55,7 +55,7 @@ impl<'g> Forward<'g> {
         self.position[op.index()]
     }
 
-    /// Returns whether an op is after the forward pass.
+    /// Returns `true` if an op is after the forward pass.
     pub(super) fn is_late(&self, op: OpId) -> bool {
         self.position(op) > self.end
     }
@@ -67,7 +67,7 @@ impl<'g> Forward<'g> {
         op.operands[..read].iter().map(|&value| self.source(value))
     }
 
-    /// Returns whether a forward op may be recomputed in the backward pass.
+    /// Returns `true` if a forward op may be recomputed in the backward pass.
     pub(super) fn is_repeatable(&self, op: OpId) -> bool {
         let Op { kind, operands, .. } = &self.graph.ops[op];
         let constant = |&value: &ValueId| is_constant(&self.graph.ops[self.source(value)].kind);
@@ -94,7 +94,7 @@ impl<'g> Forward<'g> {
     }
 }
 
-/// Returns whether an op's value is known without running any launch.
+/// Returns `true` if an op's value is known without running any launch.
 pub(super) fn is_constant(kind: &OpKind) -> bool {
     matches!(kind, OpKind::Constant { .. } | OpKind::Iota { .. })
 }

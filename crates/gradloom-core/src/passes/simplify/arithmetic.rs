@@ -75,7 +75,7 @@ pub(super) fn binary(b: &mut Builder<'_>, op: BinaryOp, x: ValueId, y: ValueId) 
     }
 }
 
-/// Returns whether `x op number` equals `x` for all x.
+/// Returns `true` if `x op number` equals `x` for all x.
 fn is_right_neutral(op: BinaryOp, number: Number) -> bool {
     let zero = number == Number::Float(0.0) || number == Number::Int(0) || number == Number::Bool(false);
     let one = number == Number::Float(1.0) || number == Number::Int(1);

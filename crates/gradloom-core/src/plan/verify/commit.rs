@@ -51,7 +51,7 @@ pub fn verify_commit(graph: &Graph, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether a value is the other value or a view of it. The kinds of views are not checked.
+/// Returns `true` if a value is the other value or a view of it. The kinds of views are not checked.
 fn is_same(graph: &Graph, mut value: ValueId, other: ValueId) -> bool {
     while value != other {
         match graph.defining_op(value) {

@@ -62,7 +62,7 @@ pub(super) fn check(
     }
 }
 
-/// Returns whether an operand or result has elements of a node's dtype, or 16-bit floats for an f32 node.
+/// Returns `true` if an operand or result has elements of a node's dtype, or 16-bit floats for an f32 node.
 fn holds(access: &Access, dtype: DType) -> bool {
     access.dtype == dtype || access.dtype.is_float() && dtype == DType::F32
 }
