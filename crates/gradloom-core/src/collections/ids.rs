@@ -2,8 +2,8 @@
 //! 1993): a list of ids plus a table of their positions.
 //!
 //! Ids count from 0, so the table is never longer than the graph's id range. Short lists are searched
-//! linearly and have no table, which keeps a map per op or kernel of a large graph small. For other keys, use
-//! [`SortedMap`](super::SortedMap).
+//! linearly and have no table, which saves memory when each op or kernel of a large graph has a map. For
+//! other keys, use [`SortedMap`](super::SortedMap).
 
 use crate::ir::Id;
 use std::fmt;

@@ -181,7 +181,7 @@ impl<'f, 'g> Clusters<'f, 'g> {
             }
         }
         let domain = a.domain.unify(b.domain, splits)?;
-        // The product's result must have one element per position.
+        // The product's result must have one element per position of the merged domain.
         let dot_is_whole = match shape {
             Shape::Dot(node) => self.facts.nodes[node].elements == domain.elements,
             _ => true,

@@ -58,7 +58,7 @@ impl Class {
 pub(super) struct ViewSource {
     /// A leaf or the result of a computing op.
     pub(super) value: ValueId,
-    /// Layout over the value's elements, assuming that they are contiguous.
+    /// Layout of the accessed elements in the value's buffer.
     pub(super) layout: Layout,
     /// True if one of the views is a barrier.
     pub(super) waits: bool,
@@ -89,7 +89,7 @@ pub(super) enum Once {
 pub(super) struct Node {
     pub(super) op: OpId,
     pub(super) class: Class,
-    /// Number of elements of the first result or, for a reduction, of its operand.
+    /// Number of elements of the first result or, for a reduction or a [`Class::Pick`], of the first operand.
     pub(super) elements: usize,
     /// True if only updates need the node.
     pub(super) commit: bool,

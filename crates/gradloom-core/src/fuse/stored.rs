@@ -22,9 +22,10 @@ const KEPT: u64 = 5;
 
 /// Maximum number of ops recomputed for one value, excluding those already recomputed for other values.
 const AGAIN: usize = 64;
-/// Average number of ops recomputed per value of a kernel. This is about the number of simple functions that
-/// take as long as writing and reading the value. The backward pass of a long chain needs so many of the
-/// chain's values that it starts from a stored one.
+/// Maximum number of ops recomputed per value that a kernel needs from other kernels, in addition to
+/// [`AGAIN`]. This is about the number of simple functions that take as long as writing and reading the
+/// value. The backward pass of a long chain needs so many of the chain's values that it can recompute them
+/// from a stored one.
 const AGAIN_FOR_EACH: usize = 8;
 
 /// Returns, for each value, whether a kernel writes it. Leaves are not written.

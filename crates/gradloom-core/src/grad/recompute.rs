@@ -1,7 +1,7 @@
 //! Recomputes the ops of a `checkpoint` where the backward pass needs them.
 //!
-//! Given the forward ops and the segments marked by `checkpoint`, returns each differentiated op with
-//! recomputed operands and results. A copy reads values from outside its segment through a
+//! Given the forward ops and the segments marked by `checkpoint`, `Recomputation` returns each differentiated
+//! op with recomputed operands and results. A copy reads values from outside its segment through a
 //! [`OpKind::Barrier`] that waits for the cotangent with which the segment is entered, so that the copy is
 //! neither merged with the original nor run early. Random bits keep their site and therefore their values.
 //! The copies of a nested segment are copied again.
@@ -69,7 +69,7 @@ impl<'f> Recomputation<'f> {
         for &id in &self.forward[segment.clone()] {
             let op = graph.ops[id].clone();
             if is_constant(&op.kind) {
-                // A copy of a constant would save nothing, and passes fold constants but not through
+                // Do not copy constants. A copy would save nothing, and passes do not fold constants through
                 // barriers.
                 continue;
             }

@@ -53,7 +53,7 @@ pub enum OpKind {
     Scalar { name: String, dtype: DType },
     /// A constant tensor.
     Constant { ty: Type, data: Literal },
-    /// Index along `axis`. Its dtype is f32, i32 or u32.
+    /// Each element is its index along `axis`. The dtype is f32, i32 or u32.
     Iota { ty: Type, axis: usize },
 
     /// (seed_lo, seed_hi, step: u32 scalars) -> u32 of `shape`. Philox4x32-10 (Salmon et al., SC'11) with key
@@ -284,8 +284,8 @@ impl OpKind {
         }))
     }
 
-    /// Visits the attributes that the text form contains in braces, in the same order. Attributes implied by
-    /// the types of operands and results are not visited.
+    /// Visits the attributes that the text form contains in braces, in the order of the text. Attributes
+    /// implied by the types of operands and results are not visited.
     pub(super) fn attributes<A: Attributes>(&mut self, a: &mut A) -> Result<(), A::Error> {
         match self {
             OpKind::Input { .. }

@@ -185,7 +185,7 @@ impl Store {
 /// A fused expression.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Body {
-    /// Number of rows. They are independent of each other except for [`Store::ColumnReduce`].
+    /// Number of rows. Rows are independent of each other except for [`Store::ColumnReduce`].
     pub rows: usize,
     /// Number of positions in a row.
     pub columns: usize,

@@ -114,13 +114,13 @@ impl Kernel {
 pub struct Part {
     /// The kernel, which is not a group.
     pub kernel: Kernel,
-    /// Range of its reads among those of the launch.
+    /// Range of the part's reads among the reads of the launch.
     pub reads: Range<usize>,
-    /// Range of its writes among those of the launch.
+    /// Range of the part's writes among the writes of the launch.
     pub writes: Range<usize>,
     /// Division of the work among threads when the part runs alone.
     pub schedule: Schedule,
-    /// Byte range of its scratch in the launch's workspace. Parts run concurrently, so the ranges are
+    /// Byte range of the part's scratch in the launch's workspace. Parts run concurrently, so the ranges are
     /// disjoint.
     pub workspace: Range<u64>,
 }

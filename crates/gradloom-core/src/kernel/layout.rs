@@ -64,7 +64,7 @@ impl Layout {
     pub fn slice(&self, start: &[usize], limit: &[usize], step: &[usize]) -> Self {
         let rank = self.shape.rank();
         let shape: Vec<usize> = (0..rank).map(|a| (limit[a] - start[a]).div_ceil(step[a])).collect();
-        // An empty slice may start at the very end. Keep its offset inside the buffer.
+        // Keep the offset of an empty slice inside the buffer, since the slice may start at the very end.
         let offset = match shape.contains(&0) {
             true => self.offset,
             false => self.offset + (0..rank).map(|a| start[a] * self.strides[a]).sum::<usize>(),

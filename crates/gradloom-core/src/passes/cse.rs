@@ -32,7 +32,7 @@ pub fn cse(graph: &Graph) -> Graph {
     )
 }
 
-/// An op that was seen, with the index of the previous one in its bucket.
+/// An op that was seen, with the index of the previous op in its bucket.
 struct Seen {
     key: Key,
     results: Vec<ValueId>,

@@ -389,7 +389,7 @@ mod tests {
         let far = 1 << 50;
         let reads = vec![wide(0, &[1, 1, far, 1]), wide(1, &[1, 1, far, 1]), wide(2, &[1, 1, far, 1])];
         let writes = vec![wide(3, &[1, 1, far, 1]), wide(4, &[1, 1, far])];
-        // The count does not iterate over the queries.
+        // The count must not iterate over the queries, of which there are 2^50.
         assert_eq!(cost_of(Kernel::Op(OpKind::Attention(spec)), reads, writes, &[])[0], u64::MAX);
     }
 }

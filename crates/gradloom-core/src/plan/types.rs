@@ -102,8 +102,8 @@ impl Role {
 pub struct Buffer {
     /// Value that owns the bytes.
     pub value: ValueId,
-    /// Type of the buffer. A constant's buffer may have fewer elements than its value: one for a splat, one
-    /// axis for an iota.
+    /// Type of the buffer. A constant's buffer may have fewer elements than its value: one for a splat, and
+    /// one per index along the axis for an iota.
     pub ty: Type,
     /// Role of the buffer.
     pub role: Role,
@@ -129,8 +129,8 @@ pub struct Totals {
     pub constants: u64,
     /// Number of bytes of the step arena.
     pub step: u64,
-    /// Number of bytes of scratch memory, including all threads, for the largest launch, or for several
-    /// launches if they run concurrently.
+    /// Number of bytes of scratch memory for all threads of the largest launch, or of several launches if
+    /// they run concurrently.
     pub workspace: u64,
 }
 

@@ -104,8 +104,8 @@ impl<'v> LaunchView<'v> {
         self.launch.phase
     }
 
-    /// Returns a short description, such as `row [1024 x 128]` or `group of 148 map`. Other kernels are
-    /// followed by the type of their first result, such as `attention f32[2, 4, 8, 16]`.
+    /// Returns a short description, such as `row [1024 x 128]` or `group of 148 map`. The names of other
+    /// kernels are followed by the type of their first result, such as `attention f32[2, 4, 8, 16]`.
     pub fn name(&self) -> String {
         match (&self.launch.kernel, self.launch.writes.first()) {
             (Kernel::Group(_), _) => {

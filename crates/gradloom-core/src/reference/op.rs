@@ -23,7 +23,7 @@ pub(crate) fn apply(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<Hos
         OpKind::Iota { ty, axis } => one(iota(ty, *axis)),
         OpKind::RandomBits { site, .. } => one(random_bits(x, *site, ty(0))),
         OpKind::Barrier => one(x[0].clone()),
-        // Excluded from constant folding, because kernels support no i64 constants.
+        // `Words` is excluded from constant folding, because kernels support no i64 constants.
         OpKind::Words => one(movement::words(x[0], ty(0))),
         OpKind::Cumulate { op, reverse } => one(rows::cumulate(*op, *reverse, x[0])),
         OpKind::Sort { descending, .. } => Ok(rows::sort(*descending, x[0], [ty(0), ty(1)])),

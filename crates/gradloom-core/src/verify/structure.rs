@@ -62,7 +62,7 @@ pub(super) fn callees_first(graph: &Graph) -> Result<Vec<BlockId>, VerifyError> 
 struct Structure<'g> {
     graph: &'g Graph,
     homes: Homes,
-    /// Ops seen so far. Each op must be in one block, once.
+    /// Ops seen so far. Each op must occur exactly once, in one block.
     listed: IdSet<OpId>,
 }
 

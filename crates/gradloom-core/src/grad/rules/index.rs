@@ -30,7 +30,8 @@ pub(super) fn dynamic_update_slice() -> Option<Rule<'static>> {
     })
 }
 
-/// Returns the rule of a gather, where dx is zeros with every row of g added to the row that was read.
+/// Returns the rule of a gather, where dx is zeros with every row of g added to the row from which it was
+/// read.
 pub(super) fn gather(batch: usize) -> Option<Rule<'static>> {
     first(move |b, s| {
         let zeros = zeros_like(b, s.x(0));

@@ -27,8 +27,8 @@ fn prod(b: &mut Builder<'_>, s: &Site<'_>, reverse: bool) -> ValueId {
     if n == 0 {
         return zeros_like(b, x);
     }
-    // By doubling: the sum over the next 2 · distance results is the sum over the first half plus the sum
-    // over the second half times the product of the elements between.
+    // Compute the sums by doubling: the sum over the next 2 · distance results is the sum over the first half
+    // plus the sum over the second half times the product of the elements between.
     let part = |b: &mut Builder<'_>, x: ValueId, from: usize, to: usize| {
         let mut limit = b.shape(x).to_vec();
         let rank = limit.len();

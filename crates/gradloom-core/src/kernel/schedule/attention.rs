@@ -207,8 +207,8 @@ impl AttentionMatrices {
         Self::STRIPS * self.subgroup
     }
 
-    /// Returns the row pitch of a block, in vectors of four elements. It is padded because matrix loads
-    /// access 16 bytes of several rows.
+    /// Returns the row pitch of a block, in vectors of four elements. The padding avoids bank conflicts,
+    /// because matrix loads access 16 bytes of several rows.
     pub fn pitch(width: usize) -> usize {
         width / 4 + 2
     }

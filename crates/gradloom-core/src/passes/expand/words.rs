@@ -1,8 +1,8 @@
 //! Expansion of 64-bit numbers to pairs of words, since kernels do not support them.
 //!
-//! Ops that move i64 values or convert from or to i64 become ops on i32 with an additional last axis of the
-//! low and the high word. The remaining i64 values are leaves, conversions between words and i64, and
-//! operands of blocks that are not inlined yet.
+//! Ops that move i64 values or convert from or to i64 become ops on i32 with an additional last axis, which
+//! contains the low and the high word. The remaining i64 values are leaves, conversions between words and
+//! i64, and operands of blocks that are not inlined yet.
 
 use crate::ir::{BinaryOp, Builder, DType, Graph, Literal, Number, OpKind, Shape, Type, ValueId, words_of};
 

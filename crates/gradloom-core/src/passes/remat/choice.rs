@@ -4,7 +4,7 @@
 //! the results of one kept op. Every value that a chosen op reads is a leaf, kept, or also chosen. Products
 //! and attention are chosen only when no other op saves any more bytes.
 //!
-//! Giving up a value requires the values from which it was computed and which are not kept (its chain). These
+//! Giving up a value requires its chain: the values from which it is computed and that are not kept. These
 //! are recomputed or, if they are small or expensive, kept from then on. Of equal layers, the first is given
 //! up first, because its values live longest.
 

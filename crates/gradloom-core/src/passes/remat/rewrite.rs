@@ -54,8 +54,8 @@ struct Copies<'f, 'g> {
     /// The values that copies read in place of kept values.
     barriers: IdMap<ValueId, ValueId>,
     /// Results of the last two products of the backward pass. Copies wait for the earlier one, because the
-    /// reader of a copy may also read the later product and could not be fused with it if the copy had to run
-    /// between them.
+    /// reader of a copy may also read the later product and could not be fused with that product if the copy
+    /// had to run between them.
     products: [ValueId; 2],
 }
 

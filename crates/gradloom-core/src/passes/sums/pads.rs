@@ -1,4 +1,4 @@
-//! Cotangents of the parts of a tensor.
+//! Joining of zero-padded terms, such as the cotangents of the parts of a tensor.
 
 use super::super::definition;
 use super::{Term, take};
