@@ -19,11 +19,11 @@ use super::link::Link;
 use crate::collections::SortedSet;
 use crate::ir::ValueId;
 
-/// Maximum number of ops of a uniform value that is recomputed by its user. Longer computations run once, in
-/// a separate kernel.
+/// Maximum number of ops that compute a uniform value which its user recomputes. Longer computations run
+/// once, in a separate kernel.
 const FEW: usize = 8;
 
-/// Maximum number of preceding readers of a value with which merging is attempted for each reader.
+/// Maximum number of preceding readers of the same value with which merging each reader is attempted.
 const SIBLINGS: usize = 64;
 
 pub(super) fn merge(clusters: &mut Clusters<'_, '_>, fusion: Fusion) {

@@ -1,7 +1,7 @@
 //! Builder for compiler stages that add ops: gradients, optimizers and rewrites.
 //!
-//! These stages add only well-typed ops, so a [`TypeError`](super::TypeError) is a bug in gradloom and panics
-//! with the op's name. User input never reaches this type.
+//! These stages add only well-typed ops, so a [`TypeError`](super::TypeError) is a bug in gradloom and causes
+//! a panic that names the op. User input never reaches this type.
 
 use super::{
     BinaryOp, CompareOp, DType, DotAxes, Graph, Literal, Number, OpKind, OriginId, ReduceOp, Shape, Type,

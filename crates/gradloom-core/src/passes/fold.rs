@@ -12,7 +12,7 @@ use super::splat_of;
 use crate::ir::{Builder, Graph, Literal, Number, OpKind, ReduceOp, Shape, Type, ValueId};
 use crate::reference::{HostTensor, apply_simple, is_simple};
 
-/// Maximum number of elements in an operand or result of a folded op.
+/// Maximum number of elements in an operand or result of a folded op, except for splats.
 pub const MAX_ELEMENTS: usize = 4096;
 
 /// Folds constants in all blocks.

@@ -12,7 +12,7 @@ const VERSION: u64 = 1;
 impl Plan {
     /// Returns the plan as a JSON object without white space. `graph` is the graph that was planned.
     ///
-    /// - `version`: 1; changes when keys are removed or change their meaning
+    /// - `version`: 1; changes when keys are renamed or removed or change their meaning
     /// - `totals`: bytes of `store`, `constants`, `step`, `workspace`, and `peak`, their sum; `flops`,
     ///   `bytes_read`, `bytes_written` of all launches
     /// - `first_commit`: the first launch that runs after the guards have passed, or the number of launches

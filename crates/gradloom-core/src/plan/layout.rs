@@ -201,8 +201,8 @@ fn groups(plan: &Plan) -> Vec<SharedBytes> {
             let dying = overwrites.reads_of(w).iter().find_map(|&r| {
                 let operand = plan.buffer_of[&launch.reads[r].buffer];
                 let group = group_of[operand]?;
-                // Accept a slightly larger buffer, because that of a vendor library's result may have a few
-                // more rows.
+                // Accept a slightly larger buffer, because the buffer of a vendor library's result may have a
+                // few more rows.
                 let more = plan.buffers[operand].bytes.wrapping_sub(buffer.bytes);
                 let dies = plan.buffers[operand].last == time
                     && (more == 0 || more < buffer.bytes / 64)

@@ -10,7 +10,7 @@ use crate::kernel::{Launch, Phase};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A partial order of the launches of the commit, which are numbered from the first of them.
+/// A partial order of the launches of the commit, which are numbered from 0.
 pub(super) struct CommitOrder {
     first: usize,
     /// For each launch, the launches that must follow it.

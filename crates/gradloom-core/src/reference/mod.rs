@@ -3,7 +3,8 @@
 //! Given a graph and the values of its leaves, the evaluator computes the outputs, the guards and the next
 //! values of updated parameters and states. Floats are not rounded to float32. Integers wrap to their dtype
 //! as on a device. Sums are in row-major order of the operand. An index out of range and an integer division
-//! by zero are always errors.
+//! by zero are always errors, except that [`crate::ir::ScatterOp::Distinct`] drops updates whose index is out
+//! of range.
 
 mod attention;
 mod convolution;

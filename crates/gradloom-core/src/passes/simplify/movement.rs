@@ -189,7 +189,7 @@ fn concat_of_stack(b: &mut Builder<'_>, axis: usize, parts: &[ValueId]) -> Optio
     })
 }
 
-/// Returns the tensor that was split into exactly these parts in this order.
+/// Returns the tensor that was split into exactly these parts in this order, if any.
 fn split_of(b: &Builder<'_>, axis: usize, parts: &[ValueId]) -> Option<ValueId> {
     let mut whole = None;
     let mut reached = 0;
