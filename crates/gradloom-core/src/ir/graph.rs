@@ -75,7 +75,8 @@ pub struct Update {
     /// Value to write. It has the target's type or, for a region, the target's dtype and rank with extents
     /// that fit.
     pub value: ValueId,
-    /// True if the plan must write in place into the target, without copying it. Planning fails if it cannot.
+    /// True if the plan must write in place into the target, without copying it. Planning fails if this is
+    /// impossible.
     pub must_alias: bool,
 }
 

@@ -174,8 +174,8 @@ pub struct Launch {
     pub kernel: Kernel,
     /// Operands of the kernel.
     pub reads: Vec<Access>,
-    /// Results, every element of which is written. Contiguous unless [`Kernel::writes_strided`]. Several
-    /// results may be windows that together fill one buffer.
+    /// Results, every element of which is written. They are contiguous unless [`Kernel::writes_strided`]
+    /// returns `true`. Several results may be windows that together fill one buffer.
     pub writes: Vec<Access>,
     /// Pairs (write, read) that may alias if their layouts are equal, because the kernel reads each element
     /// before it writes that element.

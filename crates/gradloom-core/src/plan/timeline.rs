@@ -13,8 +13,7 @@ use std::ops::Range;
 pub struct Stay {
     /// Index into [`Plan::buffers`].
     pub buffer: usize,
-    /// Moments in which the buffer occupies its bytes. Empty for an operand of the first launch that this
-    /// launch overwrites.
+    /// Moments in which the buffer occupies its bytes. Empty for an operand that the first launch overwrites.
     pub moments: Range<usize>,
 }
 

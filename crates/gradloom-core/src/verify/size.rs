@@ -13,7 +13,7 @@ use crate::ir::{BlockId, Graph, Op, OpKind};
 /// without ops counts as one.
 pub const MAX_EXPANDED_OPS: usize = 1 << 18;
 
-/// Number of operands and axes that count as one op.
+/// Number of operands and axes that count as one additional op.
 const FEW: usize = 16;
 
 /// Returns the number of ops that an op counts as.

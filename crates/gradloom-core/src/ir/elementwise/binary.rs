@@ -19,8 +19,8 @@ struct Properties {
     bool: fn(bool, bool) -> bool,
     /// True if `a op b` always equals `b op a`.
     commutes: bool,
-    /// Functions for the cotangents of both operands. `None` if no gradient flows through the op, as for
-    /// integers.
+    /// Functions for the cotangents of both operands. `None` if no gradient flows through the op, as through
+    /// an op on integers.
     gradients: Option<[Gradient; 2]>,
 }
 

@@ -190,8 +190,8 @@ table! {
         }
         /// Logical on bools, bitwise on integers.
         Not { name: "not", dtypes: &[I32, U32, Bool], int: |x| !x, bool: |x| !x }
-        /// Returns the operand, of any dtype, but blocks its gradient. Passes after differentiation remove
-        /// it.
+        /// Returns the operand, of any dtype on which ops compute, but blocks its gradient. Passes after
+        /// differentiation remove this op.
         Detach { name: "detach", dtypes: &DType::COMPUTED, float: |x| x, int: |x| x, bool: |x| x }
     }
 }

@@ -3,7 +3,7 @@
 /// Schedule of one kernel for many parts that compute the same expression on different numbers of elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GroupSchedule {
-    /// Number of invocations in a workgroup that combine their results.
+    /// Number of invocations in a workgroup, which combine their results.
     pub workgroup: usize,
     /// Number of invocations in a subgroup, if values are exchanged within subgroups.
     pub subgroup: Option<u32>,
@@ -11,7 +11,8 @@ pub struct GroupSchedule {
     pub columns: [usize; 2],
     /// Maximum number of elements of a part that a single workgroup sums.
     pub short: usize,
-    /// Number of bytes of scratch memory for parts that run together. The parts use it one after the other.
+    /// Number of bytes of scratch memory for parts that have the same expression and run together. Parts with
+    /// different expressions use the memory one after the other.
     pub workspace: u64,
 }
 

@@ -58,7 +58,7 @@ impl Tile {
         }
     }
 
-    /// Returns the number of bytes of workgroup memory, including a column of padding for either layout of
+    /// Returns the number of bytes of workgroup memory, including padding that suffices for either layout of
     /// the operands.
     pub fn workgroup_memory(&self) -> u32 {
         match self.staging {
