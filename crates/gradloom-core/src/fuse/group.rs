@@ -226,7 +226,7 @@ impl Uses {
         uses
     }
 
-    /// Adds the next kernel.
+    /// Records the reads and writes of the next kernel.
     fn add(&mut self, at: usize, kernel: &KernelSpec) {
         self.last_read.extend(kernel.reads.iter().map(|read| (read.buffer, at)));
         // If a kernel writes a value twice, the first write is recorded.

@@ -100,8 +100,8 @@ pub trait CustomOp: fmt::Debug + Send + Sync + 'static {
     /// Returns a message if the computation fails. The step then fails and changes nothing.
     fn run_on_host(&self, operands: &[Slice<'_>], results: &mut [SliceMut<'_>]) -> Result<(), String>;
 
-    /// Returns the kernels for GPUs. With `None`, a step on a GPU stops at the op, copies the operands to the
-    /// host, calls [`CustomOp::run_on_host`], and continues with its results.
+    /// Returns the kernels for GPUs. If this is `None`, a step on a GPU stops at the op, copies the operands
+    /// to the host, calls [`CustomOp::run_on_host`], and continues with its results.
     fn gpu(&self) -> Option<GpuLowering> {
         None
     }

@@ -33,7 +33,7 @@ pub enum ScatterOp {
     /// Replaces the row with the update.
     Set,
     /// Replaces the row with the update. Drops updates whose index is out of range, so this op cannot fail.
-    /// No two updates have the same index. It has no gradient.
+    /// Requires that no two updates have the same index. It has no gradient.
     Distinct,
 }
 

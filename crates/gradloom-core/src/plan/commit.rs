@@ -15,9 +15,9 @@ use crate::kernel::{Access, Kernel, Launch, Layout, Lowered, Overwrites, Phase, 
 pub(super) struct Committed {
     /// The target parameter or state of each buffer that is written in place.
     pub(super) in_place: IdMap<ValueId, ValueId>,
-    /// Buffer and layout of each output.
+    /// Name, buffer and layout of each output.
     pub(super) outputs: Vec<(String, Access)>,
-    /// Values that must be finite before the commit.
+    /// Name, buffer and layout of each value that must be finite before the commit.
     pub(super) guards: Vec<(String, Access)>,
 }
 

@@ -19,7 +19,6 @@ fn tensor(ty: &Type, data: HostData) -> HostTensor {
     HostTensor { ty: ty.clone(), data }
 }
 
-/// Computes a function of one operand.
 pub(super) fn unary(op: UnaryOp, x: &HostTensor) -> HostTensor {
     let dtype = x.ty.dtype;
     let data = match &x.data {
@@ -30,13 +29,11 @@ pub(super) fn unary(op: UnaryOp, x: &HostTensor) -> HostTensor {
     tensor(&x.ty, data)
 }
 
-/// Computes a composite function.
 pub(super) fn composite(op: CompositeOp, x: &HostTensor) -> HostTensor {
     let HostData::Float(values) = &x.data else { unreachable!("composite functions take floats") };
     tensor(&x.ty, HostData::Float(values.iter().map(|&v| op.float(v)).collect()))
 }
 
-/// Computes a function of two operands of the same type.
 pub(super) fn binary(op: BinaryOp, a: &HostTensor, b: &HostTensor) -> Result<HostTensor> {
     let dtype = a.ty.dtype;
     let data = match (&a.data, &b.data) {
@@ -62,7 +59,6 @@ pub(super) fn binary(op: BinaryOp, a: &HostTensor, b: &HostTensor) -> Result<Hos
     Ok(tensor(&a.ty, data))
 }
 
-/// Compares the elements.
 pub(super) fn compare(op: CompareOp, a: &HostTensor, b: &HostTensor) -> HostTensor {
     fn each<T: PartialOrd + Copy>(op: CompareOp, a: &[T], b: &[T]) -> Vec<bool> {
         a.iter().zip(b).map(|(a, b)| op.holds(a, b)).collect()

@@ -31,7 +31,6 @@ fn rows(x: &HostTensor, index: &HostTensor, batch: usize) -> Result<Rows> {
     Ok(Rows { sources, width: x.ty.shape[batch + 1..].iter().product() })
 }
 
-/// Gathers rows of x by index.
 pub(super) fn gather(x: &HostTensor, index: &HostTensor, batch: usize, ty: &Type) -> Result<HostTensor> {
     let Rows { sources, width } = rows(x, index, batch)?;
     let elements = sources.iter().flat_map(|row| (0..width).map(move |i| x.get(row * width + i)));

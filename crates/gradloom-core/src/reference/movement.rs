@@ -14,7 +14,6 @@ pub(super) fn strided(x: &HostTensor, ty: &Type, base: usize, strides: &[usize])
     HostTensor::from_numbers(ty.clone(), elements)
 }
 
-/// Returns the decoded elements of blocks.
 pub(super) fn dequantize(format: BlockFormat, blocks: &HostTensor, ty: &Type) -> HostTensor {
     let bytes: Vec<u8> = (0..blocks.len()).map(|i| blocks.integer(i) as u8).collect();
     let blocks = bytes.chunks_exact(format.block_bytes());
@@ -69,7 +68,6 @@ pub(super) fn pad(x: &HostTensor, low: &[usize], interior: &[usize], value: Numb
     HostTensor::from_numbers(ty.clone(), elements)
 }
 
-/// Concatenates the operands along an axis.
 pub(super) fn concat(parts: &[&HostTensor], axis: usize, ty: &Type) -> HostTensor {
     let strides = ty.shape.strides();
     // All elements are overwritten below, because the parts' extents add up to that of the result.

@@ -27,7 +27,6 @@ pub(super) type Rule<'a> = Box<dyn Fn(&mut Builder<'_>, &Site<'_>) -> Result<Cot
 
 /// A differentiated op with the cotangents of its results.
 pub(super) struct Site<'a> {
-    /// The differentiated op.
     pub(super) op: &'a Op,
     /// Cotangent of each result; `None` represents zero.
     pub(super) cotangents: &'a [Option<ValueId>],

@@ -266,7 +266,7 @@ fn odd_polynomial(b: &mut Builder<'_>, x: ValueId, z: ValueId, coefficients: &[f
 /// Appends the condition |x| > 1/2 and the value `asin(|x|)`. Where the condition holds, the value is instead
 /// `2 asin(sqrt((1 - |x|) / 2))`, which equals `acos(|x|)`.
 fn arc_sine(b: &mut Builder<'_>, x: ValueId) -> (ValueId, ValueId) {
-    // Computed by `cpu/math/coefficients.py` of `gradloom-codegen`.
+    // Coefficients computed by `cpu/math/coefficients.py` of `gradloom-codegen`.
     const ASIN: [f64; 5] =
         [0.166_667_526_8, 0.074_952_886_73, 0.045_471_606_79, 0.024_172_953_98, 0.042_178_225_47];
     let size = b.unary(UnaryOp::Abs, x);
@@ -284,7 +284,7 @@ fn arc_sine(b: &mut Builder<'_>, x: ValueId) -> (ValueId, ValueId) {
 }
 
 fn arc_tangent(b: &mut Builder<'_>, x: ValueId) -> ValueId {
-    // Computed by `cpu/math/coefficients.py` of `gradloom-codegen`.
+    // Coefficients computed by `cpu/math/coefficients.py` of `gradloom-codegen`.
     const ATAN: [f64; 4] = [-0.333_329_489_97, 0.199_777_040_03, -0.138_776_080_57, 0.080_534_775_1];
     let size = b.unary(UnaryOp::Abs, x);
     let one = b.splat_like(x, 1.0);

@@ -157,7 +157,7 @@ fn extended(b: &mut Builder<'_>, x: ValueId) -> ValueId {
     b.op(OpKind::Words, &[words])
 }
 
-/// Appends the sign of each element in all its bits.
+/// Appends the sign of each element: all bits are 1 if it is negative, otherwise 0.
 fn sign(b: &mut Builder<'_>, x: ValueId) -> ValueId {
     let bits = b.splat_like(x, 31.0);
     b.binary(BinaryOp::Shr, x, bits)

@@ -34,7 +34,7 @@ struct Price {
     is_exact: bool,
 }
 
-/// Returns the sets in the order in which they should be added.
+/// Returns the sets of ops to recompute, in the order in which they should be added.
 pub(super) fn order(forward: &Forward<'_>) -> Vec<Vec<OpId>> {
     let mut choice = Choice::new(forward);
     let mut sets = Vec::new();
