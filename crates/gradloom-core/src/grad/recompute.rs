@@ -42,8 +42,8 @@ impl<'f> Recomputation<'f> {
         while self.segments.last().is_some_and(|segment| segment.start > position) {
             self.segments.pop();
         }
-        // In `segments`, inner segments precede the enclosing ones; the reverse order starts with the outer
-        // ones.
+        // Iterate in reverse, because inner segments precede the enclosing ones in `segments` but must be
+        // entered last.
         let around: Vec<Segment> =
             self.segments.iter().rev().filter(|segment| segment.contains(&position)).cloned().collect();
         for segment in around.into_iter().skip(self.entered.len()) {

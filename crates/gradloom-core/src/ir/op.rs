@@ -156,8 +156,8 @@ pub enum OpKind {
 }
 
 impl OpKind {
-    /// Returns `true` if the op only moves or converts the elements of its operands. Such ops accept all
-    /// dtypes; other ops accept none that are [only for memory](DType::is_for_memory).
+    /// Returns `true` if the op may have operands of dtypes that are [only for memory](DType::is_for_memory),
+    /// because it only moves or converts elements, runs a block, or is user-defined.
     pub fn moves_elements(&self) -> bool {
         matches!(
             self,

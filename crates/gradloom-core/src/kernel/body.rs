@@ -62,8 +62,9 @@ pub enum NodeKind {
     Load(usize),
     /// The column index, from 0, as i32 of level `Element`.
     Column,
-    /// The f32 elements of the preceding matrix product, one per position. Occurs only in the epilogue of a
-    /// product or of [attention](super::Kernel::Attention).
+    /// The f32 elements of the preceding matrix product, one per position, or of the log-sum-exp of
+    /// attention, one per row. Occurs only in the epilogue of a product or of
+    /// [attention](super::Kernel::Attention).
     Accumulator,
     /// A function of one node, except `Detach`.
     Unary(UnaryOp, NodeId),

@@ -142,7 +142,7 @@ fn can_write_in_place<'l>(
     }
     let Some(producer) = order.producer(source.buffer) else { return false };
     let launch = &launches[producer];
-    // Buffers computed by the same launch are consecutive, so its overwrites are cached.
+    // Buffers computed by the same launch are consecutive, so cache the overwrites of the last launch.
     if overwrites.as_ref().is_none_or(|(of, _)| *of != producer) {
         *overwrites = Some((producer, Overwrites::new(launch)));
     }

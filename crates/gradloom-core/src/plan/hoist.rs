@@ -18,7 +18,8 @@ pub(super) fn split(graph: &Graph, lowered: &Lowered, launches: Vec<Launch>) -> 
         .map(|(_, op)| op.results[0])
         .collect();
     let next: IdSet<ValueId> = graph.updates.iter().map(|u| lowered.access[&u.value].buffer).collect();
-    // Several launches may fill one buffer together. If one of them must run in the step, so must the others.
+    // Several launches may fill one buffer together. Keep all of them in the step, because one of them may
+    // have to run there.
     let mut writer: IdMap<ValueId, usize> = IdMap::new();
     let mut shared: IdSet<ValueId> = IdSet::new();
     for (i, write) in launches.iter().enumerate().flat_map(|(i, l)| l.writes.iter().map(move |w| (i, w))) {

@@ -96,7 +96,7 @@ impl Plan {
     }
 }
 
-/// Returns a hoisted launch, which runs when the program is loaded.
+/// Returns the JSON form of a hoisted launch, which runs when the program is loaded.
 fn hoisted(view: &PlanView<'_>, graph: &Graph, launch: &Launch) -> Json {
     let accesses = |list: &[Access]| Json::List(list.iter().map(|a| access(view.plan(), a)).collect());
     object([

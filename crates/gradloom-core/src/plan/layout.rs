@@ -103,8 +103,9 @@ impl Plan {
     }
 
     /// Returns the same plan for a device whose buffers have at most `segment` bytes, a multiple of
-    /// [`ALIGNMENT`]: no value of the step arena or the constants crosses a multiple of it. `sharing`
-    /// determines whether values of the arena reuse memory. A plan that already fits is unchanged.
+    /// [`ALIGNMENT`]: no value of the step arena or the constants crosses a multiple of `segment`. `sharing`
+    /// determines whether values of the arena reuse memory. If they do, a plan that already fits is
+    /// unchanged.
     ///
     /// # Errors
     /// Returns an error that names the largest value if it is larger than a segment.
