@@ -6,7 +6,8 @@
 use crate::ir::{DType, OpKind, ReduceOp};
 use crate::kernel::{Access, Body, Kernel, Level, Node, NodeId, NodeKind, Store};
 
-/// Returns the kernel of an op whose first result has this dtype. May permute the operands of a reduction.
+/// Returns the kernel of an op whose first result has this dtype. May permute the axes of a reduction's
+/// operand.
 pub fn single(kind: &OpKind, reads: &mut [Access], dtype: DType) -> Kernel {
     let x: Vec<NodeId> = (0..reads.len()).map(NodeId::new).collect();
     let computed = match kind {
@@ -42,7 +43,7 @@ pub fn single(kind: &OpKind, reads: &mut [Access], dtype: DType) -> Kernel {
 }
 
 /// Returns a reduction over any axes as a body. The body reduces rows if the axis with the operand's smallest
-/// stride is kept, otherwise columns. Permutes `operand` accordingly.
+/// stride is kept, otherwise columns. Permutes the axes of `operand` accordingly.
 fn reduction(op: ReduceOp, axes: &[usize], operand: &mut Access) -> Body {
     let shape = operand.layout.shape.clone();
     let kept: Vec<usize> = (0..shape.rank()).filter(|axis| !axes.contains(axis)).collect();

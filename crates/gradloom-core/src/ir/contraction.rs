@@ -1,5 +1,5 @@
-//! Axes of matrix products, specification of attention, and the number of floating-point operations of both.
-//! Counts saturate at `u64::MAX`.
+//! Axes of matrix products, the specification of attention, and the number of floating-point operations of
+//! both. Counts saturate at `u64::MAX`.
 
 use super::Shape;
 

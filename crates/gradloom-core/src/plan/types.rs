@@ -145,8 +145,8 @@ impl Totals {
 /// The ordered launches of a program and the location of every buffer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Launches that run once, when the program is loaded. They read only constants, and their results are
-    /// the same in every step. They are not part of any step.
+    /// Launches that run once, when the program is loaded. They read only constants and results of other
+    /// hoisted launches, so their results are the same in every step. They are not part of any step.
     pub hoisted: Vec<Launch>,
     /// Compute launches, followed by commit launches.
     pub launches: Vec<Launch>,

@@ -22,8 +22,8 @@ fn weight(graph: &Graph, op: &Op) -> usize {
     1 + (op.operands.len() + axes) / FEW
 }
 
-/// Checks the reachable blocks of a graph, which are in an order in which each follows the blocks that it
-/// runs.
+/// Checks that the reachable blocks of a graph expand to at most [`MAX_EXPANDED_OPS`] ops. In
+/// `callees_first`, each block follows the blocks that it runs.
 pub(super) fn check(graph: &Graph, callees_first: &[BlockId]) -> Result<(), VerifyError> {
     let mut ops_of: IdMap<BlockId, usize> = IdMap::new();
     for &block in callees_first {

@@ -56,8 +56,8 @@ fn cotangent(b: &mut Builder<'_>, g: ValueId, target: &Side<'_>, other: &Side<'_
     sort(&mut pairs);
     let contracted: Vec<_> = pairs.into_iter().map(|(_, &axis)| axis).collect();
 
-    // The axes of `target` in the order in which the product returns them. Prefer the product that needs no
-    // permutation.
+    // The product of `other` and g returns the axes of `target` in this order. Prefer this product if it
+    // needs no permutation.
     let other_first = [target.batch, &contracted, &target.free].concat();
     let (product, order) = if other_first.is_sorted() {
         let axes = DotAxes {

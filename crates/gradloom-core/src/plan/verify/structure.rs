@@ -89,7 +89,7 @@ fn check_buffers(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Checks that hoisted launches read only constants and write only hoisted values.
+/// Checks that hoisted launches read only constants and hoisted values, and write only hoisted values.
 fn check_hoisted(plan: &Plan) -> Result<()> {
     for (i, launch) in plan.hoisted.iter().enumerate() {
         let name = format!("hoisted launch {i} ({})", launch.kernel.name());
