@@ -78,7 +78,7 @@ impl std::ops::Index<ValueId> for EntryValues {
 ///
 /// # Errors
 /// Returns an error if the graph is invalid, if the value of a leaf is missing or has another type, or if an
-/// op traps. No update takes effect in that case.
+/// op or an update traps. No update takes effect in that case.
 pub fn evaluate(graph: &Graph, leaves: &Leaves<'_>) -> Result<Evaluation> {
     finish(graph, evaluate_values(graph, leaves)?.values)
 }
@@ -99,7 +99,8 @@ pub(super) fn finish(graph: &Graph, values: Memory) -> Result<Evaluation> {
 /// Runs the ops of a graph in float64 and returns all values of the entry block. Updates are not performed.
 ///
 /// # Errors
-/// Returns the same errors as [`evaluate`].
+/// Returns an error if the graph is invalid, if the value of a leaf is missing or has another type, or if an
+/// op traps.
 pub fn evaluate_values(graph: &Graph, leaves: &Leaves<'_>) -> Result<EntryValues> {
     verify(graph)?;
     let values = run_ops(graph, &graph.blocks[graph.entry], IdMap::new(), leaves)?;

@@ -161,7 +161,8 @@ fn check_access<'p>(plan: &'p Plan, access: &Access, name: &str) -> Result<&'p B
     Ok(buffer)
 }
 
-/// Checks that persistent values change only in the commit, and that leaves change only by copies.
+/// Checks that persistent values change only in the commit, that parameters and states change only by copies
+/// and region writes, and that no launch writes to other leaves.
 fn check_write(buffer: &Buffer, launch: &Launch, name: &str) -> Result<()> {
     let persists = buffer.region != Region::Step;
     if persists && launch.phase == Phase::Compute {
