@@ -39,7 +39,8 @@ pub(super) fn split(graph: &Graph, lowered: &Lowered, launches: Vec<Launch>) -> 
     })
 }
 
-/// Returns `true` if the results depend only on the operands. User-defined ops are not assumed to be pure.
+/// Returns `true` if the results depend only on the operands. Random bits are excluded, and user-defined ops
+/// are not assumed to be pure.
 fn is_function(kernel: &Kernel) -> bool {
     match kernel {
         Kernel::Op(kind) => !matches!(kind, OpKind::RandomBits { .. } | OpKind::Custom(_)),

@@ -39,8 +39,8 @@ use crate::kernel::{Launch, Lowered};
 ///
 /// # Errors
 /// Returns an error if the store lacks a parameter or state of the graph, if an update that must alias its
-/// target cannot do so, or if the arena would exceed the limit. In the last case, the notes list the largest
-/// values.
+/// target cannot do so, if the values have more bytes than any memory can hold, or if the arena would exceed
+/// the limit. In the last case, the notes list the largest values.
 pub fn plan(graph: &Graph, mut lowered: Lowered, store: &StoreLayout, limit: Option<u64>) -> Result<Plan> {
     let ordered = schedule::order(graph, &mut lowered);
     let (hoisted, mut launches) = hoist::split(graph, &lowered, ordered);

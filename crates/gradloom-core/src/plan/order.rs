@@ -47,7 +47,8 @@ impl CommitOrder {
     }
 
     /// Requires all other launches that read `target` to precede the launch that computes `buffer`. Changes
-    /// nothing and returns `false` if one of them depends on that launch.
+    /// nothing and returns `false` if one of them depends on that launch, or if no launch of the commit
+    /// computes `buffer`.
     pub(super) fn write_after_reads(&mut self, buffer: ValueId, target: ValueId) -> bool {
         let Some(&writer) = self.producer.get(&buffer) else { return false };
         let readers: Vec<usize> = self

@@ -5,7 +5,7 @@ use crate::ir::{DType, Literal, Number, Type};
 use std::fmt::{self, Write};
 
 /// Keyword before the data of a large constant in groups of 8 hexadecimal digits, which are the bits of an
-/// `f32`, `i32` or `u32`.
+/// `f32`, `i32` or `u32`. Numbers of narrower dtypes are converted to one of these.
 pub(in crate::ir) const DIGITS_32: &str = "hex32";
 /// Keyword before the data of a large constant in groups of 16 hexadecimal digits, which are the bits of an
 /// `i64`, or of a float64 if the data is not exactly representable in float32.
