@@ -15,7 +15,8 @@ pub(super) fn set(
     let end = launches.len();
     for buffer in buffers.iter_mut() {
         (buffer.first, buffer.last) = match buffer.role {
-            // Inputs are written before the first launch. The caller may omit inputs that no launch reads.
+            // Inputs are written before the first launch. The lifetime of an input that no launch reads ends
+            // there, since the caller may omit it.
             Role::Input | Role::Scalar => (0, 0),
             Role::Parameter | Role::Frozen | Role::State | Role::Constant | Role::Hoisted => (0, end),
             Role::Next | Role::Output | Role::Temporary => (usize::MAX, 0),
