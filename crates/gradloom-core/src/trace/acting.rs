@@ -1,5 +1,5 @@
-//! The user's calls in progress, which provide method names for messages, and locations for ops that have
-//! none.
+//! The user's calls in progress, which provide method names for error messages, and source locations for ops
+//! that have none.
 //!
 //! In: the beginning of a method or a layer. Out: a guard. While it is alive, errors of ops name the
 //! outermost method, and an op whose caller is not in the user's code gets the location of the innermost call
@@ -27,8 +27,8 @@ pub(crate) struct Acting {
 /// Makes errors of the open trace refer to the method `name`, until the guard is dropped. Ops whose own
 /// location is lost get that of the method's caller.
 ///
-/// On WebAssembly it does nothing, as it would add kilobytes to the module, and the page knows which op it
-/// called.
+/// Does nothing on WebAssembly: the code would add kilobytes to the module, and the page already has the name
+/// of the op that it called.
 #[track_caller]
 #[inline]
 pub(crate) fn acting(name: &'static str) -> Acting {
@@ -36,7 +36,8 @@ pub(crate) fn acting(name: &'static str) -> Acting {
 }
 
 /// Records the caller's location for ops whose own location is lost, until the guard is dropped. Layers and
-/// blocks use it: their errors keep the names of the methods that they call.
+/// blocks call this function instead of [`acting`], so that their errors keep the names of the methods that
+/// they call.
 #[track_caller]
 #[inline]
 pub(crate) fn within() -> Acting {
@@ -79,16 +80,16 @@ impl Drop for Acting {
     }
 }
 
-/// Returns whether a file belongs to this crate or to the standard library: a location that does not help
-/// users.
+/// Returns `true` if a file belongs to this crate or to the standard library, so that a location in it does
+/// not help users.
 fn is_internal(file: &str) -> bool {
     file.starts_with(own_sources()) || is_of_library(file)
 }
 
-/// Returns whether a file is one of the standard library's sources.
+/// Returns `true` if a file is one of the standard library's sources.
 pub(crate) fn is_of_library(file: &str) -> bool {
-    // Code compiled with the library has the first prefix; code that the compiler instantiates in other
-    // crates has the path of the installed sources.
+    // Code that was compiled with the standard library has the prefix `/rustc/`; generic code that the
+    // compiler instantiates in other crates has the path of the installed sources.
     file.starts_with("/rustc/") || file.starts_with(library_sources())
 }
 
@@ -102,7 +103,8 @@ fn own_sources() -> &'static str {
 fn library_sources() -> &'static str {
     static FOLDER: OnceLock<&str> = OnceLock::new();
     FOLDER.get_or_init(|| {
-        // A function that is passed as a path is called by the library's code, which is then its caller.
+        // A function that is passed as a path is called by code of the standard library, so
+        // `Location::caller` returns the path of that code.
         fn called(f: impl FnOnce() -> &'static Location<'static>) -> &'static str {
             f().file()
         }
@@ -143,7 +145,7 @@ mod tests {
         assert!(shim.file.ends_with("function.rs"), "{shim}");
         assert!(is_of_library(&shim.file), "{shim}");
         assert!(is_of_library(&format!("{}alloc/src/boxed.rs", library_sources())));
-        // Users' directories may have any names.
+        // Users' directories may contain the same names, which must not count as internal.
         assert!(!is_internal("library/core/model.rs") && !is_internal("/home/me/rustc/model.rs"));
         assert!(!is_internal("src/model.rs"));
     }

@@ -35,8 +35,8 @@ impl Tensor {
         self.clamp(0.0, 6.0)
     }
 
-    /// Computes `x · Φ(x)` with the exact cumulative distribution function of the normal distribution: `0.5 x
-    /// (1 + erf(x / sqrt 2))`. Hendrycks and Gimpel, 2016.
+    /// Computes `x · Φ(x)` with the exact cumulative distribution function of the normal distribution:
+    /// `0.5 x (1 + erf(x / sqrt 2))`. Hendrycks and Gimpel, 2016.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -105,7 +105,8 @@ impl Tensor {
         if !has_floats("softplus", self) {
             return self;
         }
-        // Branches, not `-|x|`: each branch has the derivatives of softplus, of any order, also at 0.
+        // Select between `x` and `-x` instead of computing `-|x|`: each branch then has the derivatives of
+        // softplus of any order, even at 0.
         let positive = self.gt(0.0);
         positive.select(self, 0.0) + positive.select(-self, self).exp().log1p()
     }
@@ -175,7 +176,7 @@ impl Tensor {
         let weight = match own[..] {
             [] => weight,
             [1] => weight.reshape(Shape::scalar()),
-            // Reshaped, as it would otherwise broadcast along the last axis.
+            // Reshape the weights, which would otherwise broadcast along the last axis.
             [n] if Some(n) == channels => weight.reshape([&[n], &vec![1; shape.rank() - 2][..]].concat()),
             _ => {
                 let help = match channels {
@@ -186,7 +187,8 @@ impl Tensor {
                 return self;
             }
         };
-        // The gradient of the weight is a product with this operand, which is 0 where `x` is above 0.
+        // Multiply the weight by 0 where `x` is above 0, so that these elements do not contribute to its
+        // gradient.
         self.gt(0.0).select(self, self.not_above_zero() * weight)
     }
 
@@ -238,7 +240,8 @@ impl Tensor {
         self.elu(1.673_263_242_354_377_2) * 1.050_700_987_355_480_5
     }
 
-    /// Replaces elements above 0 by 0, for a branch that is not selected there and could overflow.
+    /// Replaces elements above 0 by 0, so that a function of them cannot overflow in the branch that is not
+    /// selected.
     #[track_caller]
     fn not_above_zero(self) -> Tensor {
         self.gt(0.0).select(0.0, self)
@@ -269,7 +272,7 @@ impl Tensor {
     #[must_use]
     pub fn hard_swish(self) -> Tensor {
         let _called = acting("hard_swish");
-        // Clamped, because the product would be infinity times 0 for an infinite `x`.
+        // Clamp `x`, because the product would be infinity times 0 for an infinite `x`.
         let inside = self.clamp(-3.0, 3.0);
         self.ge(3.0).select(self, inside * (inside * (1.0 / 6.0) + 0.5))
     }

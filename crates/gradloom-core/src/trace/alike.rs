@@ -1,30 +1,30 @@
-//! Shape checks for functions in which broadcasting would be a mistake: a loss of `[32, 1]` against `[32]`
-//! would compare each prediction with every target, and train towards the mean of the targets.
+//! Shape checks for functions in which broadcasting would be a mistake: a loss of predictions `[32, 1]` and
+//! targets `[32]` would compare each prediction with every target, and train towards the mean of the targets.
 //!
-//! In: the tensors of a call. Out: whether their shapes match; if not, an error of the trace suggests how to
-//! make them match. Invariant: accepted tensors yield one term for each prediction.
+//! In: the tensors of a call. Out: `true` if their shapes match; otherwise, an error of the trace that
+//! suggests how to make them match. Invariant: accepted tensors yield one term for each prediction.
 
 use super::reduce::resolve_axis;
 use super::tensor::{fail_with_help, placeholder};
 use super::{Operand, Tensor};
 use crate::ir::{DType, Shape};
 
-/// Returns whether targets have the shape of the predictions, or are one number for all predictions; if not,
-/// records an error of the function named `token`.
+/// Returns `true` if targets have the shape of the predictions, or are one number for all predictions;
+/// otherwise, records an error of the function named `token`.
 #[track_caller]
 pub(super) fn are_targets(token: &str, predictions: Tensor, targets: impl Operand) -> bool {
     if targets.number().is_some() {
         return true;
     }
     let targets = targets.tensor(predictions);
-    // The function itself reports dtypes that differ.
+    // Accept dtypes that differ, as the function itself reports them.
     predictions.dtype().computed() != targets.dtype().computed()
         || targets.rank() == 0
         || are_alike(token, ["predictions", "targets"], predictions, targets)
 }
 
-/// Returns whether two tensors have the same shape; if not, records an error of the function `token` that
-/// refers to the tensors by `names`.
+/// Returns `true` if two tensors have the same shape; otherwise, records an error of the function `token`
+/// that refers to the tensors by `names`.
 #[track_caller]
 pub(super) fn are_alike(token: &str, names: [&str; 2], first: Tensor, second: Tensor) -> bool {
     let (a, b) = (first.shape(), second.shape());
@@ -68,8 +68,8 @@ fn superfluous(shape: &Shape, other: &Shape) -> Option<usize> {
     (0..shape.rank()).rev().find(|&axis| shape[axis] == 1 && shape.without(&[axis]) == *other)
 }
 
-/// Returns whether `part` broadcasts to the shape of `x` without enlarging it; if not, records an error of
-/// the function `token` that refers to the part by `name`.
+/// Returns `true` if `part` broadcasts to the shape of `x` without enlarging it; otherwise, records an error
+/// of the function `token` that refers to the part by `name`.
 #[track_caller]
 pub(super) fn is_within(token: &str, x: Tensor, name: &str, part: Tensor) -> bool {
     let (whole, own) = (x.shape(), part.shape());
@@ -82,8 +82,8 @@ pub(super) fn is_within(token: &str, x: Tensor, name: &str, part: Tensor) -> boo
     fits
 }
 
-/// Returns whether `numbers` is `[B..]`, with one number for each row of `rows` `[B.., width]`, or a scalar;
-/// if not, records an error of the function `token` that refers to the tensors by these names.
+/// Returns `true` if `numbers` is `[B..]`, with one number for each row of `rows` `[B.., width]`, or a
+/// scalar; otherwise, records an error of the function `token` that refers to the tensors by these names.
 #[track_caller]
 pub(super) fn is_one_per_row(token: &str, [one, other]: [&str; 2], rows: Tensor, numbers: Tensor) -> bool {
     let (shape, own) = (rows.shape(), numbers.shape());

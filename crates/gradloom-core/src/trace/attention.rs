@@ -1,4 +1,5 @@
-//! Attention as a single op, which targets run without materializing the matrix of scores.
+//! Attention as a single op, which targets run without materializing the matrix of scores, or as several ops
+//! if an option requires that matrix.
 
 use super::bounds::{Range, is_in_range};
 use super::tensor::{emit_all, fail, placeholder};
@@ -47,23 +48,23 @@ impl AttentionOptions {
         self
     }
 
-    /// Reads keys and values from a pool of blocks; row b of the table lists the blocks of sequence b (i32
-    /// `[batch, blocks]`).
+    /// Reads keys and values from a pool of blocks. Row b of the table, i32 `[batch, blocks]`, lists the
+    /// blocks of sequence b.
     pub fn block_table(mut self, table: Tensor) -> Self {
         self.block_table = Some(table);
         self
     }
 
     /// Restricts each query to keys fewer than `positions` positions before it (and, unless causal, after
-    /// it). This option and the ones below materialize the matrix of scores.
+    /// it). Like `mask`, `bias` and, in training, `dropout`, this option materializes the matrix of scores.
     pub fn window(mut self, positions: usize) -> Self {
         self.scores.window = Some(positions);
         self
     }
 
-    /// Lets a query attend to a key only where the mask is true. The mask is bool, `[batch, heads, queries,
-    /// keys]` or a shape that broadcasts to it. Keys that no query attends to, and queries that attend to no
-    /// key, may hold any values, even NaN.
+    /// Lets a query attend to a key only where the mask is true. The mask is bool,
+    /// `[batch, heads, queries, keys]` or a shape that broadcasts to it. Keys that no query attends to, and
+    /// queries that attend to no key, may hold any values, even NaN.
     pub fn mask(mut self, mask: Tensor) -> Self {
         self.scores.mask = Some(mask);
         self
@@ -107,10 +108,10 @@ impl Tensor {
         self.attention_with_log_sum(keys, values, options).0
     }
 
-    /// Computes [`attention`](Tensor::attention), and the log-sum-exp of each query's scaled scores, `[batch,
-    /// heads, queries]`, with which attention over parts of the keys can be combined. The log-sum-exp of a
-    /// query that attends to no key is `-inf`. No gradient flows through it: a loss that depends on it is an
-    /// error.
+    /// Computes [`attention`](Tensor::attention), and the log-sum-exp of each query's scaled scores,
+    /// `[batch, heads, queries]`, which is needed to combine attention over several parts of the keys. The
+    /// log-sum-exp of a query that attends to no key is `-inf`. No gradient flows through the log-sum-exp: a
+    /// loss that depends on it is an error.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -182,7 +183,8 @@ impl Tensor {
                  without a block table",
             );
         }
-        // Query heads that share a key head are adjacent.
+        // Query heads that share a key head are adjacent, so a reshape turns them into rows of one matrix
+        // product.
         let shared = [q[0], k[1], q[1] / k[1] * q[2], q[3]];
         let scale = options.scale.unwrap_or(1.0 / (q[3] as f64).sqrt());
         let pairs = [q[0], q[1], q[2], k[2]];
@@ -201,8 +203,8 @@ impl Tensor {
         let seen = options.seen(pairs);
         let (mut queries, mut keys, mut values) = (self, keys, values);
         if let Some(seen) = seen.filter(|_| !options.each_sees_itself(&pairs)) {
-            // A product includes elements whose weight is 0, and 0 times NaN is NaN. Queries that attend to
-            // no key, and keys that no query attends to, are therefore replaced by zeros.
+            // Replace queries that attend to no key, and keys that no query attends to, by zeros: a product
+            // includes elements whose weight is 0, and 0 times NaN is NaN.
             let shape = seen.shape();
             let [batch, heads, from, to] = std::array::from_fn(|axis| match shape.rank() + axis {
                 at @ 4.. => shape[at - 4],
@@ -223,8 +225,9 @@ impl Tensor {
         let largest = scores.max_keep(-1).maximum(LOWEST).detach();
         let mut weights = (scores - largest).exp();
         if let Some(seen) = seen {
-            // Masked keys cannot be recognized by their scores: all scores of a query may be the lowest, and
-            // then it attends to its visible keys equally.
+            // Set the weights of masked keys to 0 explicitly: a query whose visible scores all equal the
+            // lowest number attends to its visible keys equally, so masked keys cannot be recognized by their
+            // scores.
             weights = seen.select(weights, 0.0);
         }
         let total = weights.sum_keep(-1);
@@ -235,7 +238,7 @@ impl Tensor {
     }
 }
 
-/// The lowest finite score.
+/// Lowest finite score, which replaces the scores of masked keys.
 const LOWEST: f64 = f32::MIN as f64;
 
 /// Options that require the matrix of scores.
@@ -255,7 +258,8 @@ impl Scores {
 }
 
 impl AttentionOptions {
-    /// Returns whether each query attends to a key and each key is attended to: the one at its own position.
+    /// Returns `true` if each query attends at least to the key at its own position, so that no query and no
+    /// key is unused.
     fn each_sees_itself(&self, pairs: &[usize; 4]) -> bool {
         let hidden = [self.query_offset, self.key_length, self.scores.mask, self.scores.bias];
         pairs[2] == pairs[3] && self.scores.window != Some(0) && hidden.iter().all(Option::is_none)
@@ -272,7 +276,7 @@ impl AttentionOptions {
             Some(offset) => position(0) + of_each(offset),
             None => position(0),
         };
-        // No two positions are farther apart than this limit.
+        // Limit the window to i32, the dtype of the positions: no two positions are farther apart.
         let window = self.scores.window.map(|window| window.min(i32::MAX as usize) as f64);
         let conditions = [
             self.causal.then(|| key.le(query)),

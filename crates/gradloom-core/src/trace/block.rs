@@ -100,8 +100,8 @@ fn add_op(
 }
 
 /// Marks a segment whose temporaries the backward pass recomputes instead of keeping them: of the tensors
-/// that `f` computes, only the results are kept. Gradients are bitwise the same as without it. Segments may
-/// be nested, also inside [`scan`].
+/// that `f` computes, only the results are kept. Gradients are bitwise the same as without the segment.
+/// Segments may be nested, and may be inside [`scan`].
 ///
 /// If `f` panics and the panic is caught inside the trace, the trace continues as it was before the segment:
 /// ops, random numbers, first uses of parameters and errors of the segment are discarded.
@@ -128,8 +128,8 @@ pub fn checkpoint<R: TensorGroup>(f: impl FnOnce() -> R) -> R {
     group.map(&mut |_| outer.next().expect("one result for each tensor"))
 }
 
-/// [`checkpoint`] in two calls, for bindings to languages that call closures themselves. Dropping it discards
-/// the segment.
+/// [`checkpoint`] in two calls, for bindings to languages that call closures themselves. Dropping an
+/// `OpenCheckpoint` discards the segment.
 #[derive(Debug)]
 pub struct OpenCheckpoint {
     open: OpenBlock,
@@ -184,7 +184,8 @@ pub fn scan<C: TensorGroup, S: TensorGroup, O: TensorGroup>(
     let (carried, initial) = members(carried);
     let (stacked, stacks) = members(stacked);
     let Some((open, inside)) = OpenScan::begin(trip, &initial, &stacks) else {
-        // The shapes of the outputs are unknown; the results of tracing the body outside a loop replace them.
+        // After the error, the shapes of the stacked outputs are unknown: return the results of the body,
+        // traced once outside a loop, instead.
         return f(carried, stacked);
     };
     let mut inside = inside.into_iter();
@@ -199,8 +200,8 @@ pub fn scan<C: TensorGroup, S: TensorGroup, O: TensorGroup>(
     (last.map(&mut next), output.map(&mut next))
 }
 
-/// [`scan`] in two calls, for bindings to languages that call closures themselves. Dropping it discards the
-/// loop.
+/// [`scan`] in two calls, for bindings to languages that call closures themselves. Dropping an `OpenScan`
+/// discards the loop.
 #[derive(Debug)]
 pub struct OpenScan {
     open: OpenBlock,
@@ -212,9 +213,9 @@ pub struct OpenScan {
 }
 
 impl OpenScan {
-    /// Begins a loop; returns it with the carried tensors and the slices of the stacked ones inside it.
-    /// Returns `None` after an error of the trace: the first axis of a stacked tensor does not have extent
-    /// `trip`.
+    /// Begins a loop. Returns the loop, and the carried tensors and the slices of the stacked tensors as its
+    /// body sees them. Returns `None` after an error of the trace if the first axis of a stacked tensor does
+    /// not have extent `trip`.
     #[track_caller]
     pub fn begin(trip: usize, initial: &[Tensor], stacks: &[Tensor]) -> Option<(Self, Vec<Tensor>)> {
         let caller = Origin::caller();
@@ -237,8 +238,8 @@ impl OpenScan {
     }
 
     /// Ends the loop with the next carried tensors and the outputs of an iteration; returns the last carried
-    /// tensors and the stacked outputs. Returns `None` after an error of the trace: a carried tensor changes
-    /// its type.
+    /// tensors and the stacked outputs. Returns `None` after an error of the trace if the type of a carried
+    /// tensor changes.
     #[track_caller]
     pub fn end(self, carried_out: &[Tensor], outputs: &[Tensor]) -> Option<Vec<Tensor>> {
         let Self { open, caller, trip, initial, stacks, params } = self;
@@ -257,8 +258,9 @@ impl OpenScan {
         Some(with_scope(|scope| {
             let mut results: Vec<ValueId> = carried_out.iter().map(|&t| scope.checked(t)).collect();
             let out: Vec<ValueId> = outputs.iter().map(|&t| scope.checked(t)).collect();
-            // Captured values are carried unchanged, and random bits are stacked: parameters are ordered
-            // carried, captured, stacked, random bits, and results carried, captured, outputs.
+            // Captured values are carried unchanged, and random bits are stacked. The order of the parameters
+            // is: carried, captured, stacked, random bits. The order of the results is: carried, captured,
+            // outputs.
             let captured = scope.frames.last().expect("entered before").captured.clone();
             results.extend(captured.iter().map(|&(_, inner)| inner));
             let split = results.len();

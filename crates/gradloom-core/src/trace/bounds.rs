@@ -1,9 +1,9 @@
 //! Bounds on numbers that users choose: on the size of what one call adds to a program (constants that are
 //! computed during tracing, and ops for each part of an axis), and on the arguments of functions.
 //!
-//! In: a count, or a number and its range. Out: whether it is within the bound; if not, an error of the trace
-//! names it. Invariant: an accepted call takes less than a second and a gigabyte. The extents of values
-//! have separate bounds, see `verify/extents.rs`.
+//! In: a count, or a number and its range. Out: `true` if it is within the bound; otherwise, an error of the
+//! trace that names it. Invariant: an accepted call takes less than a second and a gigabyte. The extents of
+//! values have separate bounds, see `verify/extents.rs`.
 
 use super::tensor::fail_with_help;
 use crate::decimal::Decimal;
@@ -11,11 +11,12 @@ use crate::decimal::Decimal;
 /// Maximum number of elements in the constants of one call.
 const MOST_NUMBERS: usize = 1 << 24;
 
-/// Maximum number of parts into which a call may split an axis, or that it may join: each part adds ops.
+/// Maximum number of parts into which a call may split an axis or that it may join, because each part adds
+/// ops.
 const MOST_PARTS: usize = 1 << 14;
 
-/// Returns whether a constant of `count` numbers is small enough; if not, records an error of the function
-/// `token`. `call` describes the call in the message.
+/// Returns `true` if a constant of `count` numbers is small enough; otherwise, records an error of the
+/// function `token`. `call` describes the call in the message.
 #[track_caller]
 pub(super) fn fits_constants(token: &str, count: usize, call: impl FnOnce() -> String) -> bool {
     let fits = count <= MOST_NUMBERS;
@@ -26,8 +27,8 @@ pub(super) fn fits_constants(token: &str, count: usize, call: impl FnOnce() -> S
     fits
 }
 
-/// Returns whether `count` parts are few enough; if not, records an error of the function `token`. `call`
-/// describes the call in the message.
+/// Returns `true` if `count` parts are few enough; otherwise, records an error of the function `token`.
+/// `call` describes the call in the message.
 #[track_caller]
 pub(super) fn fits_parts(token: &str, count: usize, call: impl FnOnce() -> String) -> bool {
     let fits = count <= MOST_PARTS;
@@ -76,7 +77,7 @@ impl Range {
     }
 }
 
-/// Returns whether an argument lies in its range; if not, records an error of the function `token` that
+/// Returns `true` if an argument lies in its range; otherwise, records an error of the function `token` that
 /// refers to the argument by `name`.
 #[track_caller]
 pub(crate) fn is_in_range(token: &str, name: &str, number: f64, range: Range) -> bool {

@@ -5,9 +5,9 @@ use super::tensor::{emit, fail_with_help, has_floats, placeholder};
 use super::{Tensor, acting};
 use crate::ir::{ConvSpec, DType, Number, OpKind, Shape};
 
-/// One number for each spatial axis, or one number for all of them.
+/// One number for each spatial axis, or one number for all spatial axes.
 pub trait PerAxis {
-    /// Returns the numbers as given.
+    /// Returns the numbers in the order of the axes, or the single number.
     fn list(&self) -> Vec<usize>;
 }
 
@@ -87,8 +87,8 @@ impl ConvOptions {
     }
 }
 
-/// Returns one number for each of `axes` axes: those given, one given number for all, or `default` if none is
-/// given; `None` after an error of the op named `token`.
+/// Returns one number for each of `axes` axes: the numbers in `given`, the single number in `given` for all
+/// axes, or `default` if `given` is empty. Returns `None` after an error of the op named `token`.
 #[track_caller]
 pub(super) fn per_axis(
     token: &str,
@@ -128,9 +128,9 @@ impl Tensor {
         self.conv("conv1d", 1, weights, options)
     }
 
-    /// Computes a convolution (cross-correlation) over the last two axes. Input `[batch, channels, height,
-    /// width]` and weights `[outputs, channels / groups, rows, columns]` produce f32 `[batch, outputs,
-    /// height', width']`. See [`Tensor::conv1d`].
+    /// Computes a convolution (cross-correlation) over the last two axes. Input
+    /// `[batch, channels, height, width]` and weights `[outputs, channels / groups, rows, columns]` produce
+    /// f32 `[batch, outputs, height', width']`. See [`Tensor::conv1d`].
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -161,10 +161,11 @@ impl Tensor {
         emit(OpKind::Conv(spec), &[self, weights], token)
     }
 
-    /// Computes the transpose of [`Tensor::conv1d`] (its gradient with respect to the input). Input `[batch,
-    /// channels, length]` and weights `[channels, outputs / groups, size]` produce `[batch, outputs,
-    /// positions]`, with `(length - 1) · stride - 2 · padding + dilation · (size - 1) + output_padding + 1`
-    /// positions. Corresponds to PyTorch's `conv_transpose1d`.
+    /// Computes the transpose of [`Tensor::conv1d`] (its gradient with respect to the input). Input
+    /// `[batch, channels, length]` and weights `[channels, outputs / groups, size]` produce
+    /// `[batch, outputs, positions]`, with
+    /// `(length - 1) · stride - 2 · padding + dilation · (size - 1) + output_padding + 1` positions.
+    /// Corresponds to PyTorch's `conv_transpose1d`.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -180,9 +181,9 @@ impl Tensor {
         self.conv_transpose("conv_transpose1d", 1, weights, options)
     }
 
-    /// Computes the transpose of [`Tensor::conv2d`] (its gradient with respect to the input). Input `[batch,
-    /// channels, height, width]` and weights `[channels, outputs / groups, rows, columns]` produce `[batch,
-    /// outputs, height', width']`. See [`Tensor::conv_transpose1d`].
+    /// Computes the transpose of [`Tensor::conv2d`] (its gradient with respect to the input). Input
+    /// `[batch, channels, height, width]` and weights `[channels, outputs / groups, rows, columns]` produce
+    /// `[batch, outputs, height', width']`. See [`Tensor::conv_transpose1d`].
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -235,7 +236,8 @@ impl Tensor {
         if !has_floats(token, self) {
             return self;
         }
-        // Computed like the gradient of a convolution: zeros between the elements, and reversed weights.
+        // Computed like the gradient of a convolution, by a convolution of the input with zeros between its
+        // elements and of reversed weights.
         let (mut low, mut high, mut interior) = (vec![0; axes + 2], vec![0; axes + 2], vec![0; axes + 2]);
         let (mut start, mut limit) = (vec![0; axes + 2], x.to_vec());
         for i in 0..axes {
@@ -274,9 +276,10 @@ impl Tensor {
         emit(OpKind::Conv(spec), &[cut, turned], token)
     }
 
-    /// Returns, for pooling, one tensor `[L.., W..]` for each position inside a window: the elements at that
-    /// position in all windows over the last axes. The padding holds the number `outside` or, if that is
-    /// `None`, repeats the edge. Returns `None` after an error of the op named `token`.
+    /// Returns the elements of all windows over the last axes, for pooling: one tensor `[L.., W..]` for each
+    /// position inside a window, with the element at that position of every window. The padding holds the
+    /// number `outside` or, if `outside` is `None`, repeats the edge. Returns `None` after an error of the op
+    /// named `token`.
     #[track_caller]
     pub(super) fn places(
         self,
@@ -321,7 +324,7 @@ impl Tensor {
             };
         }
         let whole = padded.shape();
-        // After an error, the padded tensor is a placeholder, which may be too small.
+        // After an error, the padded tensor is a placeholder, which may be smaller than a window.
         if (0..axes).any(|i| whole[first + i] < size[i]) {
             return None;
         }
@@ -353,15 +356,15 @@ struct Spread {
 }
 
 impl Spread {
-    /// Returns three extents: of the dilated weights less 1, of the input with gaps between its elements, and
-    /// of the unpadded result with `more` elements at its end. Returns `None` if the last one is too large
-    /// for later arithmetic in 64 bits.
+    /// Returns three extents: that of the dilated weights, less 1; that of the input with gaps between its
+    /// elements; and that of the unpadded result with `more` elements at its end. Returns `None` if the last
+    /// extent is too large for later arithmetic in 64 bits.
     fn counted(&self, more: usize) -> Option<[usize; 3]> {
         let reach = self.dilation.checked_mul(self.size - 1)?;
         let gaps = self.extent.saturating_sub(1).checked_mul(self.stride - 1)?;
         let spread = self.extent.checked_add(gaps)?;
         let whole = spread.checked_add(reach)?.checked_add(more)?;
-        // Leaves room for the sum of a few such extents.
+        // Keep sums of a few such extents from overflowing.
         (whole < usize::MAX / 8).then_some([reach, spread, whole])
     }
 }

@@ -38,7 +38,7 @@ impl CtcOptions {
 }
 
 /// Finite substitute for the logarithm of 0, so that differences are finite. The log-probabilities of a
-/// sequence add less than half of its magnitude.
+/// sequence sum to less than half of its magnitude, so a total below `NEVER / 2` contains this number.
 const NEVER: f64 = -1e30;
 
 impl Tensor {
@@ -47,11 +47,11 @@ impl Tensor {
     ///
     /// `self` holds log-probabilities `[times, batch, classes]`, for example from `log_softmax`; `targets`
     /// holds labels `[batch, labels]`. The two lengths, both `[batch]`, are the numbers of valid times and
-    /// labels of each sequence; the rest is padding. These three are i32, i64 or u8. A target length above
-    /// the number of labels, a negative length or a label that is the blank fails the step; an input length
-    /// above the number of times means all times. The gradient is with respect to the log-probabilities.
-    /// PyTorch returns the gradient of the logits in its place; after the backward pass of `log_softmax`,
-    /// both are the same. A sequence that cannot be aligned has an infinite loss (see
+    /// labels of each sequence; later times and labels are padding. Targets and lengths are i32, i64 or u8. A
+    /// target length above the number of labels, a negative length or a label that is the blank fails the
+    /// step; an input length above the number of times means all times. The gradient is with respect to the
+    /// log-probabilities. PyTorch returns the gradient with respect to the logits instead; after the backward
+    /// pass of `log_softmax`, both are the same. A sequence that cannot be aligned has an infinite loss (see
     /// [`CtcOptions::zero_infinity`]) and a gradient of 0.
     ///
     /// ```
@@ -84,7 +84,7 @@ impl Tensor {
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
-    /// // Two sequences of one time, labelled 1: the first gives it half of the probability, the second all.
+    /// // Two sequences of one time, labeled 1: the first gives it half of the probability, the second all.
     /// let losses = eval(|| {
     ///     let logs = literal(&[0.5, 0.5, 0.0, 1.0], [1, 2, 2]).log();
     ///     let ones = |shape: &[usize]| full(DType::I32, shape.to_vec(), 1.0);
@@ -133,18 +133,18 @@ impl Tensor {
             fail_with_help("ctc_loss", message, &format!("it is a class, from 0 to {}", classes.max(1) - 1));
             return placeholder(dtype, [batch]);
         }
-        // The sequence of states: a blank, a label, a blank, .. and a final blank. Padding may be any number,
-        // so it is replaced by the blank.
+        // The sequence of states: a blank, a label, a blank, .. and a final blank. Padding of the targets may
+        // be any number, so replace it by the blank.
         let none = f64::from(blank);
         let counts = iota(DType::I32, [batch, most], 1).lt(target_lengths.unsqueeze(1));
-        // The index -1, which is out of range, fails the step.
+        // Replace a label that is the blank by the index -1, which is out of range and fails the step.
         let targets = targets.eq(blank).select(-1, targets);
         let places = counts.select(targets, blank).unsqueeze(2).pad(2, 1, 0, none);
         let width = 2 * most + 1;
         let places = places.reshape([batch, width - 1]).pad(1, 0, 1, none);
         let places = input_lengths.lt(0).unsqueeze(1).select(-1, places);
-        // The blank between two different labels may be skipped: a state is then reached from two states
-        // before.
+        // The blank between two different labels may be skipped, so a label is also reached from the label
+        // two states before it if they differ.
         let before = places.pad(1, 2, 0, none).slice(1, 0..width as isize);
         let skip = places.eq(before).select(NEVER, 0.0);
         let index = places.broadcast_to([times, batch, width]);
@@ -169,8 +169,8 @@ impl Tensor {
 /// Computes `log(e^a + e^b)` of finite numbers. Equal numbers each get half of the gradient.
 #[track_caller]
 fn log_add(a: Tensor, b: Tensor) -> Tensor {
-    // Branches, not a maximum: each branch has the derivatives of the function, of any order, also where a
-    // equals b.
+    // Select between both orders of the operands instead of computing a maximum: each branch then has the
+    // derivatives of the function of any order, even where a equals b.
     let above = a.gt(b);
     above.select(a, b) + above.select(b - a, a - b).exp().log1p()
 }

@@ -6,7 +6,7 @@ use super::{Axes, Operand, Tensor, acting};
 use crate::ir::{DotAxes, OpKind, Shape};
 
 impl Tensor {
-    /// Computes the dot product of two vectors `[n]`, of rank 0.
+    /// Computes the dot product of two vectors `[n]`, as a tensor of rank 0.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -87,9 +87,9 @@ impl Tensor {
     }
 }
 
-/// Computes a sum of products in Einstein's notation, as in `einsum("bqd,bkd->bqk", &[q, k])`. Each operand
-/// has one letter for each axis. Axes with the same letter are multiplied elementwise, and letters that are
-/// not in the result are summed over. Without `->`, the result has the letters that occur exactly once, in
+/// Computes a sum of products in Einstein notation, as in `einsum("bqd,bkd->bqk", &[q, k])`. Each operand has
+/// one letter for each axis. Axes with the same letter are multiplied elementwise, and letters that are not
+/// in the result are summed over. Without `->`, the result has the letters that occur exactly once, in
 /// alphabetical order. A letter that occurs twice in one operand selects its diagonal. Operands are
 /// multiplied from left to right. Corresponds to NumPy's `einsum`.
 ///
@@ -159,7 +159,7 @@ impl Term {
         Some((self.axis(self.letters[second]), second))
     }
 
-    /// Sums over the axes whose letter is not `wanted`.
+    /// Sums over the axes for whose letter `wanted` returns `false`.
     #[track_caller]
     fn reduced(self, wanted: &dyn Fn(char) -> bool) -> Self {
         let gone: Vec<isize> =
@@ -168,10 +168,11 @@ impl Term {
         Self { tensor, letters: self.letters.into_iter().filter(|&letter| wanted(letter)).collect() }
     }
 
-    /// Computes the product, summed over letters that are not needed later.
+    /// Multiplies two terms, and sums over the letters for which `later` returns `false`.
     #[track_caller]
     fn times(self, right: Term, later: &dyn Fn(char) -> bool) -> Self {
-        // Letters that only one factor has, and that are not needed later, are summed before the product.
+        // Sum over the letters that only one factor has and that are not needed later before the product,
+        // which is then smaller.
         let (letters, others) = (self.letters.clone(), right.letters.clone());
         let left = self.reduced(&|letter| later(letter) || others.contains(&letter));
         let right = right.reduced(&|letter| later(letter) || letters.contains(&letter));

@@ -7,7 +7,7 @@ use crate::ir::Shape;
 
 /// A number of elements, or the index of an element.
 pub trait Extent: Copy {
-    /// Returns the number, or `i64::MAX` if it is too large.
+    /// Returns the number, or `i64::MAX` if an i64 cannot represent it.
     fn number(self) -> i64;
 }
 
@@ -24,7 +24,7 @@ numbers!(usize, isize, i32);
 
 /// The extents of a shape, one of which may be -1 and is then inferred from the others.
 pub trait Extents {
-    /// Returns the extents in order.
+    /// Returns the extents in the order of the axes.
     fn list(&self) -> Vec<i64>;
 }
 
@@ -60,7 +60,8 @@ impl<E: Extents> Extents for &E {
 
 /// A range along an axis; negative indices count from the end.
 pub trait Span {
-    /// Returns the start and the end, which is exclusive; `None` where the range is unbounded.
+    /// Returns the start and the exclusive end, each of which is `None` if the range is unbounded on that
+    /// side.
     fn bounds(&self) -> [Option<i64>; 2];
 }
 

@@ -1,11 +1,11 @@
-//! Splitting rows into attention heads, and merging them.
+//! Splitting of rows into attention heads, and merging of heads into rows.
 
 use super::tensor::{fail_with_help, placeholder};
 use super::{AttentionOptions, Tensor, acting};
 use crate::ir::{DType, Shape};
 
 impl Tensor {
-    /// Splits `[.., time, width]` into `[.., heads, time, width / heads]`: adjacent columns form a head.
+    /// Splits `[.., time, width]` into `[.., heads, time, width / heads]`; each head has adjacent columns.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};

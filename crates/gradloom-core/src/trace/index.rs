@@ -1,5 +1,5 @@
-//! Indexing with tensors of i32, u8 or i64; the latter two are converted to i32. An index out of range is a
-//! trap: the step fails with an error and changes nothing.
+//! Indexing with tensors of i32, u8 or i64; the latter two are converted to i32. Unless a method documents
+//! otherwise, an index out of range is a trap: the step fails with an error and changes nothing.
 
 use super::reduce::resolve_axis;
 use super::tensor::{emit, fail, fail_with_help, placeholder};
@@ -7,8 +7,8 @@ use super::{Tensor, acting};
 use crate::ir::{DType, OpKind, ScatterOp, Shape};
 
 impl Tensor {
-    /// Gathers the rows that `index` names: for `self` `[N, R..]` and `index` i32 `[I..]`, returns `[I..,
-    /// R..]`.
+    /// Gathers the rows that `index` names: for `self` `[N, R..]` and `index` i32 `[I..]`, returns
+    /// `[I.., R..]`.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -62,9 +62,9 @@ impl Tensor {
 
     /// Picks elements along an axis: `y[.., k, ..] = x[.., index[.., k, ..], ..]`. `index` is i32 and has the
     /// rank and extents of `self`, except along the axis, where its extent is the number of elements to pick;
-    /// the result has the shape of `index`. An element that is picked several times gets the sum of the
-    /// gradients. Corresponds to PyTorch's `take_along_dim` and NumPy's `take_along_axis`, but without
-    /// broadcasting.
+    /// the result has the shape of `index`. The gradient of an element that is picked several times is the
+    /// sum of the gradients of its copies. Corresponds to PyTorch's `take_along_dim` and NumPy's
+    /// `take_along_axis`, but without broadcasting.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -124,9 +124,10 @@ impl Tensor {
         emit(OpKind::Gather { batch: 0 }, &[self.transpose(0, at), index], "index_select").transpose(0, at)
     }
 
-    /// Returns `self` with each element of `updates` added at its index along an axis: `y[.., index[.., k,
-    /// ..], ..] += updates[.., k, ..]`, in the order of k. `index` is i32 with the shape of `updates`, which
-    /// has the extents of `self` except along the axis. Corresponds to PyTorch's `scatter_add`.
+    /// Returns `self` with each element of `updates` added at its index along an axis:
+    /// `y[.., index[.., k, ..], ..] += updates[.., k, ..]`, in the order of k. `index` is i32 with the shape
+    /// of `updates`, which has the extents of `self` except along the axis. Corresponds to PyTorch's
+    /// `scatter_add`.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -143,10 +144,10 @@ impl Tensor {
         self.scattered(ScatterOp::Add, "scatter_add", [index, updates], axis)
     }
 
-    /// Returns `self` with elements along an axis replaced by those of `updates`: `y[.., index[.., k, ..],
-    /// ..] = updates[.., k, ..]`. If several updates have the same index, the last one is kept, whereas
-    /// PyTorch's `scatter` leaves this unspecified. `index` is i32 with the shape of `updates`, which has the
-    /// extents of `self` except along the axis.
+    /// Returns `self` with elements along an axis replaced by those of `updates`:
+    /// `y[.., index[.., k, ..], ..] = updates[.., k, ..]`. If several updates have the same index, the last
+    /// one is kept, whereas PyTorch's `scatter` leaves this unspecified. `index` is i32 with the shape of
+    /// `updates`, which has the extents of `self` except along the axis.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};

@@ -35,8 +35,9 @@ pub fn bf16<const R: usize>(name: &str, shape: [usize; R]) -> Input {
     input(name, DType::BF16, shape)
 }
 
-/// Declares an input of uint8 elements, such as images or text. Ops that compute convert them to int32, so `x
-/// / 255.0` would divide integers and is an error; `x.cast(DType::F32) / 255.0` returns numbers from 0 to 1.
+/// Declares an input of uint8 elements, such as images or text. Ops that compute convert them to int32, so
+/// `x / 255.0` would divide integers and is an error; `x.cast(DType::F32) / 255.0` computes numbers from 0 to
+/// 1.
 pub fn u8<const R: usize>(name: &str, shape: [usize; R]) -> Input {
     input(name, DType::U8, shape)
 }

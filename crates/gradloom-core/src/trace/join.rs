@@ -5,7 +5,7 @@ use super::tensor::{emit, fail, fail_with_help, placeholder};
 use super::{Tensor, acting};
 use crate::ir::{DType, OpKind, Shape, cast_help};
 
-/// Joins tensors along an axis; their other extents must be equal.
+/// Joins tensors of the same dtype along an axis; the extents of the other axes must be equal.
 ///
 /// ```
 /// # use gradloom_core::{reference::eval, trace::*};
@@ -21,7 +21,7 @@ pub fn concat(axis: isize, parts: &[Tensor]) -> Tensor {
     };
     let ty = first.ty();
     let Some(at) = resolve_axis("concat", axis, &ty.shape) else { return *first };
-    // Not closures, so that errors are reported at the caller's line.
+    // A loop instead of closures, so that errors are reported at the caller's line.
     for part in &parts[1..] {
         let other = part.ty();
         if other.dtype != ty.dtype {
@@ -44,8 +44,8 @@ pub fn concat(axis: isize, parts: &[Tensor]) -> Tensor {
 }
 
 /// Joins tensors of the same dtype and shape along a new axis: `stack(1, &[a, b])` of two tensors `[A, B]`
-/// returns `[A, 2, B]`. A negative axis counts from the last axis of the result. Like `torch.stack` and
-/// `numpy.stack`.
+/// returns `[A, 2, B]`. A negative axis counts from the last axis of the result. Corresponds to `torch.stack`
+/// and `numpy.stack`.
 ///
 /// ```
 /// # use gradloom_core::{reference::eval, trace::*};
@@ -62,7 +62,7 @@ pub fn stack(axis: isize, parts: &[Tensor]) -> Tensor {
     let _called = acting("stack");
     let ty = first.ty();
     let Some(at) = resolve_new_axis("stack", axis, &ty.shape) else { return *first };
-    // Not closures, so that errors and ops are attributed to the caller's line.
+    // A loop instead of closures, so that errors and ops have the caller's line.
     let mut rows = Vec::with_capacity(parts.len());
     for part in parts {
         let other = part.ty();

@@ -10,8 +10,9 @@ impl Tensor {
     /// Computes the mean cross-entropy over rows of logits `[B.., classes]`, in nats.
     ///
     /// Targets are class numbers, i32 `[B..]` (one outside `0..classes` fails the step), or rows of
-    /// probabilities, f32 with the shape of the logits. A row of probabilities that does not sum to 1 has the
-    /// gradient `sum(y)·softmax - y`: a row of zeros has none, but counts in the mean.
+    /// probabilities, f32 with the shape of the logits. A row y of probabilities that does not sum to 1 has
+    /// the gradient `sum(y)·softmax - y`; the gradient of a row of zeros is therefore 0, but the row counts
+    /// in the mean.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -75,7 +76,8 @@ impl Tensor {
             normaliser - shifted.take_last(targets)
         } else {
             let targets = targets.cast(DType::F32);
-            // A class with a target of 0 may have a logit of `-inf`.
+            // Replace the logits of classes with a target of 0 by 0: a logit may be `-inf`, and 0 times
+            // infinity is NaN.
             let wanted = targets.eq(0.0).select(0.0, shifted);
             targets.sum_axes(-1) * normaliser - (targets * wanted).sum_axes(-1)
         };

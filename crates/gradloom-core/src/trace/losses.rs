@@ -1,6 +1,6 @@
-//! Losses of predictions against targets. Each is a mean over all elements or rows; other weightings and sums
-//! are composed from the same functions. Invariant: nothing broadcasts except a target that is one number
-//! for all predictions, and a variance where its doc allows that.
+//! Losses of predictions against targets. Each loss is a mean over all elements or rows; sums and other
+//! weightings can be composed of the functions that a loss calls. Invariant: only a target that is one number
+//! for all predictions broadcasts, and a variance as `gaussian_nll_loss` documents.
 
 use super::alike::{are_alike, are_targets, is_one_per_row, no_loss};
 use super::bounds::{Range, is_in_range};
@@ -88,7 +88,7 @@ impl Tensor {
             return self;
         }
         let counts = ignore_index.map(|index| targets.ne(index));
-        // Ignored targets are replaced by class 0, so that the index is in range.
+        // Replace ignored targets by class 0, so that the index is in range.
         let targets = counts.map_or(targets, |counts| counts.select(targets, 0));
         let logits = counts.map_or(self, |counts| counts.unsqueeze(-1).select(self, 0.0));
         let logs = logits.log_softmax(-1);
@@ -104,13 +104,13 @@ impl Tensor {
             losses = losses + counts.map_or(spread, |counts| counts.select(spread, 0.0));
         }
         let total = weight.sum();
-        // If all targets are ignored, the result is 0, not 0 / 0. Weights that sum to 0 give NaN, as in
-        // PyTorch.
+        // If all targets are ignored, divide by 1, so that the result is 0 instead of 0 / 0. If the weights
+        // of the other targets sum to 0, the result is NaN, as in PyTorch.
         losses.sum() / counts.map_or(total, |counts| counts.any().select(total, 1.0))
     }
 
-    /// Computes the mean negative log-likelihood of class numbers i32 `[B..]` under log-probabilities `[B..,
-    /// classes]`.
+    /// Computes the mean negative log-likelihood of class numbers i32 `[B..]` under log-probabilities
+    /// `[B.., classes]`.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -182,7 +182,7 @@ impl Tensor {
         let error = self - targets;
         let size = error.abs();
         let near = size.lt(delta);
-        // A large error is replaced by 0, as its square could overflow in the branch that is not selected.
+        // Replace large errors by 0, as their squares could overflow in the branch that is not selected.
         let square = near.select(error, 0.0).square() * 0.5;
         near.select(square, (size - 0.5 * delta) * delta).mean()
     }
@@ -228,7 +228,7 @@ impl Tensor {
     }
 
     /// Computes the mean binary cross-entropy of probabilities and targets in `0..=1`, in nats. As in
-    /// PyTorch, logarithms are clamped to at least -100; [`Tensor::bce_with_logits`] needs no such bound.
+    /// PyTorch, logarithms are clamped to at least -100; [`Tensor::bce_with_logits`] does not clamp.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -244,8 +244,8 @@ impl Tensor {
             return no_loss(self);
         }
         let targets = targets.tensor(self);
-        // Where `p · (1 - p)` is at most this, the gradient is PyTorch's, `(p - y) / 1e-12`: it is that of a
-        // parabola whose value is subtracted again.
+        // Where `p · (1 - p)` is at most this number, the gradient is PyTorch's, `(p - y) / 1e-12`. It is the
+        // gradient of a parabola, whose value is subtracted again.
         const LEAST: f64 = 1e-12;
         let mixed = |log: Tensor, log_of_rest: Tensor| -(targets * log + (1.0 - targets) * log_of_rest);
         let ordinary = (self * (1.0 - self)).gt(LEAST);
@@ -277,14 +277,15 @@ impl Tensor {
         }
         let positive = targets.gt(0.0);
         let own = targets * positive.select(targets, 1.0).log();
-        // A class with a target of 0 may have a log-probability of `-inf`.
+        // Replace the log-probabilities of classes with a target of 0 by 0: one may be `-inf`, and 0 times
+        // infinity is NaN.
         let logs = targets.eq(0.0).select(0.0, self);
         (own - targets * logs).sum_axes(-1).mean()
     }
 
-    /// Computes the mean over rows of `1 - cos(x, y)` where the target is 1, and of `max(0, cos(x, y) -
-    /// margin)` where it is -1. `self` and `other` are `[B.., width]`, and targets are `[B..]`, of the dtype
-    /// of `self`.
+    /// Computes the mean over rows of `1 - cos(x, y)` where the target is 1, and of
+    /// `max(0, cos(x, y) - margin)` where it is -1. `self` and `other` are `[B.., width]`, and targets are
+    /// `[B..]`, of the dtype of `self`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -331,7 +332,8 @@ impl Tensor {
         }
         let (near, far) = (self - positive + 1e-6, self - negative + 1e-6);
         let excess = |near: Tensor, far: Tensor| near.norm_axes(-1, 2.0) - far.norm_axes(-1, 2.0) + margin;
-        // Rows whose loss is 0 get no gradient; the slope of an infinite norm would be inf / inf.
+        // Replace rows whose loss is 0 by zeros, so that their gradient is 0: the slope of an infinite norm
+        // would be inf / inf, which is NaN.
         let closed = excess(near, far).le(0.0);
         let rows = closed.unsqueeze(-1);
         closed.select(0.0, excess(rows.select(0.0, near), rows.select(0.0, far))).mean()
@@ -352,7 +354,7 @@ impl Tensor {
         }
         let targets = targets.tensor(self);
         let kept = (self * targets).ge(1.0);
-        // Elements whose loss is 0 get no gradient, and neither do their targets.
+        // Replace elements whose loss is 0, and their targets, by 1, so that the gradients of both are 0.
         let product = kept.select(1.0, self) * kept.select(1.0, targets);
         (1.0 - product).relu().mean()
     }
@@ -398,8 +400,8 @@ impl Tensor {
     }
 }
 
-/// Returns variances that broadcast to the means `x`, with an axis of extent 1 where one variance is for all
-/// means along an axis; `None` after an error of `gaussian_nll_loss`.
+/// Returns variances that broadcast to the means `x`, with an axis of extent 1 if all means along an axis
+/// share one variance. Returns `None` after an error of `gaussian_nll_loss`.
 #[track_caller]
 fn variance_of(x: Tensor, variance: Tensor) -> Option<Tensor> {
     let (shape, own) = (x.shape(), variance.shape());
