@@ -357,7 +357,7 @@ impl Tensor {
     pub fn select(self, yes: impl Operand, no: impl Operand) -> Tensor {
         let _called = acting("select");
         let float = super::full(DType::F32, crate::ir::Shape::scalar(), 0.0);
-        // A number takes the other branch's dtype.
+        // Convert a branch that is a number to the dtype of the other branch.
         let probe = yes.tensor(float);
         let no = no.tensor(probe);
         self.one_of(yes.tensor(no), no)
@@ -418,15 +418,15 @@ impl Tensor {
     /// A matrix product whose right operand is the decoded tensor reads the blocks directly, if it sums along
     /// rows of blocks and the device supports it: `x.matmul(w.dequantize(format).transpose(0, 1))`, where x
     /// is `[.., k]` and the weights w of n outputs are `[n, bytes of k]`. For an embedding, gather rows first
-    /// and then dequantise them.
+    /// and then dequantize them.
     #[track_caller]
     #[must_use]
     pub fn dequantize(self, format: BlockFormat) -> Tensor {
         emit(OpKind::Dequantize { format }, &[self], "dequantize")
     }
 
-    /// Returns whether a constant of i64 fits i32; if not, records an error. Values known only at run time
-    /// trap instead.
+    /// Returns `true` if a constant of i64 fits i32; otherwise, records an error. Values that are known only
+    /// at run time trap instead if they do not fit.
     #[track_caller]
     fn is_countable(self) -> bool {
         let too_large = with_scope(|scope| {
@@ -512,7 +512,7 @@ impl Tensor {
     pub fn round(self) -> Tensor {
         let _called = acting("round");
         let below = self.floor();
-        // This difference is exact, so ties are recognized.
+        // The difference is exact, so comparing it with 0.5 recognizes ties.
         let rest = self.detach() - below;
         let even = (below * 0.5).floor() * 2.0;
         let up = rest.gt(0.5).logical_or(rest.eq(0.5).logical_and(below.ne(even)));
@@ -533,9 +533,9 @@ impl Tensor {
         self.lt(0.0).select(self.ceil(), self.floor())
     }
 
-    /// Computes the remainder of a division of floats or integers, with the sign of the divisor: `x - y ·
-    /// floor(x / y)`, like `remainder` in NumPy and PyTorch. The result of the operator `%` has the sign of
-    /// the dividend.
+    /// Computes the remainder of a division of floats or integers, with the sign of the divisor:
+    /// `x - y · floor(x / y)`, like `remainder` in NumPy and PyTorch. The result of the operator `%` has the
+    /// sign of the dividend.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -546,7 +546,7 @@ impl Tensor {
     pub fn remainder(self, divisor: impl Operand) -> Tensor {
         let _called = acting("remainder");
         let x = self.counted();
-        // The operator reports a divisor that is the number 0.
+        // The operator `%` reports a divisor that is the number 0.
         let rest = x % divisor;
         let divisor = divisor.tensor(x).counted();
         let zero = number(0.0, rest);

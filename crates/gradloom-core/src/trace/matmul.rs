@@ -54,7 +54,7 @@ impl Tensor {
             fail("matmul", message, Some(help.into()));
             return placeholder(DType::F32, shape(&a[..ra - 2].into()));
         };
-        // If all left matrices share one right matrix, this is a single product with more rows, without a
+        // If all left matrices share one right matrix, emit a single product of all their rows, without a
         // batch axis.
         if rb <= 2 {
             let axes = DotAxes { lhs_contract: vec![ra - 1], rhs_contract: vec![0], ..DotAxes::default() };

@@ -1,8 +1,8 @@
 //! Tracing: a model's Rust code runs once, and every tensor operation becomes an op of a graph.
 //!
 //! In: a closure over [`Tensor`] handles. Out: a [`Traced`] graph, or the first error with its location in
-//! the user's source. Invariant: an open trace belongs to one thread; a wrong shape does not panic: the
-//! first error is recorded, and tracing continues with a placeholder of a likely type.
+//! the user's source. Invariant: an open trace belongs to one thread. A wrong shape does not panic: the first
+//! error is recorded, and tracing continues with a placeholder of a likely type.
 
 mod acting;
 mod activation;

@@ -1,11 +1,11 @@
-//! The guard of a block under construction, which removes the block if a panic leaves it before its results
-//! are known.
+//! The guard of a block under construction, which removes the block if a panic unwinds before its results are
+//! known.
 //!
 //! In: the open trace, before a block begins. Out: the block's frame, when it is closed. Invariant: if a
 //! panic ended a block, the trace is as it was before the block began. The block's ops and values remain in
-//! the graph's arenas, but no list contains them, and they belong to no block under construction: the use of
-//! a tensor that was carried out of the block is an error, and never refers to another value. Outputs and
-//! updates need no guard, as blocks cannot have them.
+//! the graph's arenas, but no list contains them, and they belong to no block under construction. The use of
+//! a tensor that was carried out of the block is therefore an error, and never refers to another value.
+//! Outputs and updates need no guard, as blocks cannot have them.
 
 use super::scope::{Frame, Scope, with_scope_of};
 use crate::error::Error;
@@ -25,8 +25,8 @@ struct Listed {
 #[derive(Debug)]
 pub(super) struct OpenBlock {
     generation: u32,
-    /// Lengths for the entry block, to which leaves are added, and the enclosing blocks, to which parameters
-    /// are added.
+    /// Lengths of the lists of the entry block, to which leaves are added, and of the enclosing blocks, to
+    /// which parameters are added.
     listed: Vec<Listed>,
     values: usize,
     sites: u32,
@@ -83,7 +83,7 @@ impl OpenBlock {
             lists.params.truncate(*params);
             lists.ops.truncate(*ops);
         }
-        // Leaves whose first use was in the block are no longer in the entry block.
+        // Forget leaves whose first use was in the block: they are no longer in the entry block.
         scope.forget_leaves_from(self.values);
         scope.sites = self.sites;
         scope.error.clone_from(&self.error);

@@ -17,7 +17,7 @@ use std::ops::{Add, Div, Mul, Neg, Rem, Sub};
     note = "operands are `Tensor`, `&Tensor`, `&Param`, `&State`, `f32`, `f64` and `i32`"
 )]
 pub trait Operand: Copy {
-    /// Returns the operand as a tensor; numbers take the dtype of `beside`.
+    /// Returns the operand as a tensor. A number becomes a tensor of rank 0 with the dtype of `beside`.
     fn tensor(self, beside: Tensor) -> Tensor;
 
     /// Returns the operand's value if it is a number.
@@ -25,7 +25,7 @@ pub trait Operand: Copy {
         None
     }
 
-    /// Returns whether the operand is a number of a float type.
+    /// Returns `true` if the operand is a number of a float type.
     fn is_float(self) -> bool {
         false
     }
@@ -77,8 +77,8 @@ macro_rules! number_operand {
 }
 number_operand!(f32: true, f64: true, i32: false);
 
-/// Returns a number as a tensor of rank 0 with the dtype of the other operand. For 16-bit floats, the number
-/// is rounded together with the result, at the end of the user's call.
+/// Returns a number as a tensor of rank 0 with the dtype of `beside`, the other operand. For 16-bit floats,
+/// the number is kept in f32 until the result is rounded, at the end of the user's call.
 #[track_caller]
 pub(super) fn number(value: f64, beside: Tensor) -> Tensor {
     let dtype = beside.dtype();
@@ -109,14 +109,16 @@ pub(super) fn number(value: f64, beside: Tensor) -> Tensor {
     full(dtype, Shape::scalar(), 0.0)
 }
 
-/// Returns whether a division between an integer tensor and a number, in either order, would lose the
-/// fraction that the user expects, and records an error if so. PyTorch's `/` of integers yields fractions,
-/// unlike this one. There is no error if the number is an integer, except for u8.
+/// Returns `true` if a division of an integer tensor by a number, or of a number by an integer tensor, would
+/// lose the fraction that the user expects, and records an error in that case. PyTorch's `/` of integers
+/// yields fractions, unlike this operator. Unless the tensor is u8, a number of an integer type is not an
+/// error.
 #[track_caller]
 fn loses_fractions(token: &str, tensor: Tensor, number: impl Operand, is_first: bool) -> bool {
     let ty = tensor.ty();
     let Some(value) = number.number().filter(|_| token == "/" && ty.dtype.is_integer()) else { return false };
-    // In JavaScript, all numbers are floats, so an image that is to be scaled is recognized by its dtype.
+    // JavaScript has no integer type, so operands from JavaScript never report `is_float`. The error for
+    // `pixels / 255` there depends on the dtype u8 instead.
     let loses = number.is_float() || ty.dtype == DType::U8;
     if loses {
         let value = Decimal::from(value);
@@ -130,7 +132,7 @@ fn loses_fractions(token: &str, tensor: Tensor, number: impl Operand, is_first: 
     loses
 }
 
-/// Broadcasts two operands to a common shape; `None` after an error.
+/// Broadcasts two operands of the same dtype to a common shape; returns `None` after an error.
 #[track_caller]
 pub(super) fn unify(token: &str, a: Tensor, b: Tensor) -> Option<(Tensor, Tensor)> {
     let (ta, tb) = (a.ty(), b.ty());
@@ -186,7 +188,7 @@ fn binary_of_tensors(op: BinaryOp, token: &str, a: Tensor, b: Tensor) -> Tensor 
     }
 }
 
-/// Applies an operator to a number and the tensor on its right.
+/// Applies an operator to a number on the left and a tensor on the right.
 #[track_caller]
 fn number_first(op: BinaryOp, token: &str, left: impl Operand, right: Tensor) -> Tensor {
     if loses_fractions(token, right, left, true) {

@@ -133,7 +133,7 @@ impl Tensor {
         (values, indices)
     }
 
-    /// Returns only the indices of [`Tensor::top_k`].
+    /// Returns the indices of [`Tensor::top_k`] without the elements.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -145,8 +145,8 @@ impl Tensor {
         self.in_order("arg_top_k", Some(k), axis, true)[1]
     }
 
-    /// Returns the first `count` elements along an axis in sorted order, or all if `count` is `None`, and
-    /// their indices.
+    /// Returns the first `count` elements along an axis in sorted order, or all elements if `count` is
+    /// `None`, and their indices.
     #[track_caller]
     fn in_order(self, token: &str, count: Option<usize>, axis: isize, descending: bool) -> [Tensor; 2] {
         let shape = self.shape();

@@ -53,8 +53,9 @@ impl Tensor {
         self.max_pool("max_pool1d", &[size], 1, options)
     }
 
-    /// Computes the maximum of each window over the last two axes: f32 `[.., height, width]` becomes `[..,
-    /// height', width']`. Of equal elements, the first in row-major order gets the gradient; NaN propagates.
+    /// Computes the maximum of each window over the last two axes: f32 `[.., height, width]` becomes
+    /// `[.., height', width']`. Of equal elements, the first in row-major order gets the gradient; NaN
+    /// propagates.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -67,8 +68,8 @@ impl Tensor {
         self.max_pool("max_pool2d", &size.list(), 2, options)
     }
 
-    /// Computes the mean of each window along the last axis, including zeros of the padding: f32 `[..,
-    /// length]` becomes `[.., windows]`.
+    /// Computes the mean of each window along the last axis, including zeros of the padding: f32
+    /// `[.., length]` becomes `[.., windows]`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -81,8 +82,8 @@ impl Tensor {
         self.avg_pool("avg_pool1d", &[size], 1, options)
     }
 
-    /// Computes the mean of each window over the last two axes, including zeros of the padding: f32 `[..,
-    /// height, width]` becomes `[.., height', width']`.
+    /// Computes the mean of each window over the last two axes, including zeros of the padding: f32
+    /// `[.., height, width]` becomes `[.., height', width']`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -97,7 +98,8 @@ impl Tensor {
 
     #[track_caller]
     fn max_pool(self, token: &str, size: &[usize], axes: usize, options: PoolOptions) -> Tensor {
-        // Padding repeats the edge: that changes no maximum, nor which of several equal elements is first.
+        // Pad by repeating the edge: copies of an element change neither the maximum nor which element gets
+        // the gradient.
         let Some(places) = self.pooled(token, size, axes, &options, None) else { return nothing(self) };
         let (mut largest, others) = (places[0], &places[1..]);
         for &place in others {
@@ -118,7 +120,8 @@ impl Tensor {
         sum * (1.0 / places.len() as f64)
     }
 
-    /// Returns one tensor for each position inside a window; see [`Tensor::places`].
+    /// Resolves the options, and returns one tensor for each position inside a window; see
+    /// [`Tensor::places`].
     #[track_caller]
     fn pooled(
         self,
@@ -140,9 +143,9 @@ impl Tensor {
         self.places(token, [&size, &stride, &padding], outside)
     }
 
-    /// Computes the means of a given number of windows along each of the last two axes: f32 `[.., height,
-    /// width]` becomes `[.., size[0], size[1]]`. Window i of n covers the indices from `floor(i · extent /
-    /// n)` up to, but not including, `ceil((i + 1) · extent / n)`.
+    /// Computes the means of a given number of windows along each of the last two axes: f32
+    /// `[.., height, width]` becomes `[.., size[0], size[1]]`. Window i of n covers the indices from
+    /// `floor(i · extent / n)` up to, but not including, `ceil((i + 1) · extent / n)`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -187,7 +190,8 @@ impl Tensor {
         }
         let Some(size) = per_axis(token, "size", size, 2, 1) else { return self };
         let mut x = self;
-        // Columns are reduced first, so that the first row with the maximum is chosen afterwards.
+        // Reduce each row over its columns first, and the rows afterwards. Of equal maxima, this selects the
+        // first row and, within that row, the first column, which is row-major order.
         for (axis, &windows) in [-1, -2].into_iter().zip(size.iter().rev()) {
             let extent = shape.rank().checked_sub(2).map_or(0, |first| shape[first + (axis + 2) as usize]);
             if extent == 0 || windows == 0 {

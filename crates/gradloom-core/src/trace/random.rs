@@ -23,7 +23,7 @@ use std::f64::consts::TAU;
 pub fn uniform(shape: impl Into<Shape>) -> Tensor {
     let _called = acting("uniform");
     let bits = bits(shape.into(), "uniform");
-    // 24 random bits fill the significand of an f32, so that rounding cannot produce 1.0.
+    // Keep 24 random bits, which fit the significand of an f32, so that rounding cannot produce 1.0.
     bits.shift_right(8).cast(DType::F32) * full(DType::F32, Shape::scalar(), 1.0 / f64::from(1 << 24))
 }
 
@@ -60,8 +60,9 @@ pub fn bernoulli(shape: impl Into<Shape>, p: f64) -> Tensor {
     uniform(shape).lt(p)
 }
 
-/// Returns the numbers `0..n` as i32 in a random order, which differs at every step. It is the order of `n`
-/// random u32 numbers; two of these are equal with probability 2^-32, and then keep their order.
+/// Returns the numbers `0..n` as i32 in a random order, which differs at every step. It is the sorted order
+/// of `n` random u32 numbers, any two of which are equal with probability 2^-32; equal numbers keep their
+/// order.
 ///
 /// ```
 /// # use gradloom_core::{reference::eval, trace::*};
@@ -75,8 +76,8 @@ pub fn permutation(n: usize) -> Tensor {
 }
 
 /// Draws f32 numbers from the normal distribution with mean 0 and variance 1. They differ at every step and
-/// are keyed like the numbers of [`uniform`]: `sqrt(-2 ln(1 - u)) · cos(2π v)` of two uniform numbers (Box
-/// and Muller, 1958). No number is beyond ±5.77, as `1 - u` is at least 2^-24.
+/// are keyed like the numbers of [`uniform`]. Each is `sqrt(-2 ln(1 - u)) · cos(2π v)` for two uniform
+/// numbers u and v (Box and Muller, 1958). No number is beyond ±5.77, as `1 - u` is at least 2^-24.
 ///
 /// ```
 /// # use gradloom_core::{reference::eval, trace::*};
@@ -89,7 +90,7 @@ pub fn randn(shape: impl Into<Shape>) -> Tensor {
     let _called = acting("randn");
     let shape = shape.into();
     let (u, v) = (uniform(shape.clone()), uniform(shape));
-    // 1 - u is in (0, 1], where the logarithm is finite and at most 0.
+    // Take the logarithm of 1 - u, which is in (0, 1], so that it is finite and at most 0.
     ((1.0 - u).log() * -2.0).sqrt() * (v * TAU).cos()
 }
 
@@ -118,8 +119,8 @@ impl Tensor {
             fail_with_help("categorical", message, "give logits of at least one class");
             return self;
         }
-        // Mapped to [2^-25, 1 - 2^-23], half a step of the uniform numbers away from 0, so that both
-        // logarithms are finite.
+        // Map the uniform numbers to [2^-25, 1 - 2^-23], which excludes 0 and 1, so that both logarithms are
+        // finite.
         let u = uniform(shape) * (1.0 - 2f64.powi(-23)) + 2f64.powi(-25);
         let noise = -(-u.log()).log();
         (self + noise.cast(self.dtype())).argmax(at as isize)
@@ -143,7 +144,8 @@ impl Tensor {
             return self;
         }
         if p == 1.0 {
-            // Not a constant, so that a loss still depends on x, with gradients of 0.
+            // Select zeros instead of returning a constant, so that a loss still depends on x, with gradients
+            // of 0.
             return full(DType::Bool, Shape::scalar(), 0.0).select(self, 0.0);
         }
         uniform(self.shape()).ge(p).select(self * (1.0 / (1.0 - p)), 0.0)

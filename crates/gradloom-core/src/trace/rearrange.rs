@@ -120,7 +120,7 @@ impl Tensor {
         x.broadcast_to(apart).reshape(joined)
     }
 
-    /// Upsamples `[.., H, W]` by nearest neighbour: each element is repeated `factor` times in both
+    /// Upsamples `[.., H, W]` by nearest neighbor: each element is repeated `factor` times in both
     /// directions.
     ///
     /// ```
@@ -136,8 +136,8 @@ impl Tensor {
         self.repeat_interleave(-2, factor).repeat_interleave(-1, factor)
     }
 
-    /// Resamples an axis to `size` elements by linear interpolation between the centres of the two nearest
-    /// elements; positions beyond the outermost centres take the outermost element. Corresponds to PyTorch's
+    /// Resamples an axis to `size` elements by linear interpolation between the centers of the two nearest
+    /// elements; positions beyond the outermost centers take the outermost element. Corresponds to PyTorch's
     /// `interpolate` with `align_corners=False`.
     ///
     /// ```
@@ -238,9 +238,9 @@ impl Tensor {
         self.padded_with("pad_circular", axis, [low, high], 0, |i, extent| i.rem_euclid(extent))
     }
 
-    /// Pads an axis with elements of itself: `source` maps a position outside the axis and the axis' extent
-    /// to the index of the element to copy. Except for `pad_replicate`, a side may have at most the axis'
-    /// extent minus `less` elements.
+    /// Pads an axis with copies of its own elements. `source` maps a position, which is negative or past the
+    /// end in the padding, and the axis's extent to the index of the element to copy. Except for
+    /// `pad_replicate`, each side may have at most the axis's extent minus `less` elements.
     #[track_caller]
     fn padded_with(
         self,
@@ -348,8 +348,8 @@ impl Tensor {
         match ty.shape[..] {
             [.., rows, columns] if rows == columns => {
                 let lead = &ty.shape[..ty.shape.rank() - 2];
-                // Each step advances by one row and one column. For a 1 × 1 matrix the step is limited to the
-                // extent, as it would lead past the end.
+                // Each step advances by one row and one column. The step is limited to the extent, which it
+                // would exceed for a 1 × 1 matrix.
                 let flat = self.reshape([lead, &[rows * columns]].concat());
                 let step = (columns + 1).min((rows * columns).max(1));
                 flat.slice_step(-1, 0..rows * columns, step)
@@ -415,7 +415,7 @@ pub fn linspace(start: f64, end: f64, count: usize) -> Tensor {
         return placeholder(DType::F32, Shape::scalar());
     }
     let step = if count > 1 { (end - start) / (count - 1) as f64 } else { 0.0 };
-    // Computed from the nearer end, so that both ends are exact.
+    // Compute each number from the nearer end, so that both ends are exact.
     let number = |i: usize| {
         if i * 2 < count { start + step * i as f64 } else { end - step * (count - 1 - i) as f64 }
     };
@@ -423,8 +423,8 @@ pub fn linspace(start: f64, end: f64, count: usize) -> Tensor {
     constant(&numbers, Type::new(DType::F32, [count]))
 }
 
-/// Returns the coordinates of a grid: for vectors of n0, n1, .. elements, one tensor `[n0, n1, ..]` for each
-/// vector, which varies along that vector's axis.
+/// Returns the coordinates of a grid. For vectors of n0, n1, .. elements, there is one tensor `[n0, n1, ..]`
+/// for each vector, which varies only along that vector's axis.
 ///
 /// ```
 /// # use gradloom_core::{reference::eval, trace::*};

@@ -14,8 +14,8 @@ pub(crate) struct Gates {
 }
 
 impl Gates {
-    /// Returns the width of the state of the function named `token`, which has `gates` gates; `None` after an
-    /// error.
+    /// Returns the width of the state, for the function named `token`, which has `gates` gates. Returns
+    /// `None` after an error if a shape does not match.
     #[track_caller]
     fn hidden(&self, token: &str, x: Tensor, gates: usize) -> Option<usize> {
         let (shape, ih, hh) = (x.shape(), self.weight_ih.shape(), self.weight_hh.shape());
@@ -40,8 +40,8 @@ impl Gates {
         None
     }
 
-    /// Computes the contribution of the input and a bias to the gates of all steps, `[time, batch, gates ·
-    /// hidden]`, in one matrix product.
+    /// Computes the contribution of the input and a bias to the gates of all steps,
+    /// `[time, batch, gates · hidden]`, in one matrix product.
     #[track_caller]
     fn of_input(&self, x: Tensor, bias: Tensor) -> Tensor {
         (x.matmul(self.weight_ih) + bias).permute([1, 0, 2])
@@ -54,7 +54,7 @@ impl Gates {
         let _place = within();
         let Some(hidden) = self.hidden("lstm", x, 4) else { return (x, (x, x)) };
         let state = state.unwrap_or_else(|| (zeros(x, hidden), zeros(x, hidden)));
-        // Both biases are added here, for all steps in one op.
+        // Add both biases here, for all steps in one op.
         let seen = self.of_input(x, self.bias_ih + self.bias_hh);
         let (last, outputs) = scan(x.shape()[1], state, seen, |(h, c), seen| {
             let all = seen + h.matmul(self.weight_hh);
@@ -95,14 +95,13 @@ fn zeros(x: Tensor, hidden: usize) -> Tensor {
 impl Tensor {
     /// Applies a long short-term memory (LSTM), starting from a state of zeros: f32 `[batch, time, inputs]`
     /// becomes `[batch, time, hidden]`, with weights `[inputs, 4 hidden]` and `[hidden, 4 hidden]` and biases
-    /// `[4 hidden]`. As in PyTorch, the gates are ordered i, f, g, o: `c' = σ(f) c + σ(i) tanh(g)`, `h' =
-    /// σ(o) tanh(c')`. Hochreiter and Schmidhuber, 1997; Gers, Schmidhuber, Cummins, 2000.
+    /// `[4 hidden]`. As in PyTorch, the gates are ordered i, f, g, o: `c' = σ(f) c + σ(i) tanh(g)`,
+    /// `h' = σ(o) tanh(c')`. Hochreiter and Schmidhuber, 1997; Gers, Schmidhuber, Cummins, 2000.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
     /// let y = eval(|| {
-    ///     let zero = |shape: [usize;
-    ///     2]| full(DType::F32, shape, 0.0);
+    ///     let zero = |shape: [usize; 2]| full(DType::F32, shape, 0.0);
     ///     let bias = full(DType::F32, [4], 0.0);
     ///     literal(&[1.0, 2.0], [1, 2, 1]).lstm(zero([1, 4]), zero([1, 4]), bias, bias)
     /// });
@@ -117,14 +116,13 @@ impl Tensor {
 
     /// Applies a gated recurrent unit (GRU), starting from a state of zeros: f32 `[batch, time, inputs]`
     /// becomes `[batch, time, hidden]`, with weights `[inputs, 3 hidden]` and `[hidden, 3 hidden]` and biases
-    /// `[3 hidden]`. As in PyTorch, the gates are ordered r, z, n: `n = tanh(x_n + σ(r) h_n)`, `h' = (1 -
-    /// σ(z)) n + σ(z) h`. Cho et al., 2014.
+    /// `[3 hidden]`. As in PyTorch, the gates are ordered r, z, n: `n = tanh(x_n + σ(r) h_n)`,
+    /// `h' = (1 - σ(z)) n + σ(z) h`. Cho et al., 2014.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
     /// let y = eval(|| {
-    ///     let zero = |shape: [usize;
-    ///     2]| full(DType::F32, shape, 0.0);
+    ///     let zero = |shape: [usize; 2]| full(DType::F32, shape, 0.0);
     ///     let bias = full(DType::F32, [3], 0.0);
     ///     literal(&[1.0, 2.0], [1, 2, 1]).gru(zero([1, 3]), zero([1, 3]), bias, bias)
     /// });

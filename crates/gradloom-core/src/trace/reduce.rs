@@ -7,7 +7,7 @@ use crate::ir::{ArgReduceOp, DType, OpKind, ReduceOp, Shape};
 
 /// One or more axes; negative numbers count from the last axis (-1).
 pub trait Axes {
-    /// Returns the axes as given.
+    /// Returns the axes as given, with negative numbers unresolved.
     fn list(&self) -> Vec<isize>;
 }
 
@@ -41,7 +41,7 @@ impl<A: Axes + ?Sized> Axes for &A {
     }
 }
 
-/// Returns the axis counted from the first; `None` after an error of the trace.
+/// Returns the axis counted from the first axis; `None` after an error of the trace.
 #[track_caller]
 pub(super) fn resolve_axis(token: &str, axis: isize, shape: &Shape) -> Option<usize> {
     let rank = shape.rank() as isize;
@@ -172,8 +172,8 @@ impl Tensor {
         sum / super::operand::number(count as f64, sum)
     }
 
-    /// Returns NaN for each element: the value of 0 / 0, without a division. A GPU's compiler may assume that
-    /// neither NaN nor infinity occurs and turn such a division into 0.
+    /// Returns NaN for each element, like 0 / 0 but without a division: a GPU's compiler may assume that
+    /// neither NaN nor infinity occurs, and turn such a division into 0.
     #[track_caller]
     pub(super) fn undefined(self) -> Tensor {
         self.is_nan().select(self, f64::NAN)

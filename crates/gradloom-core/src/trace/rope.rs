@@ -13,10 +13,10 @@ impl Tensor {
     /// Applies rotary position embedding to queries or keys, f32 `[.., T, D]` with an even `D`. The result
     /// has the same shape.
     ///
-    /// At position `t`, elements `i` and `i + D/2`, as a pair (a, b), are rotated by the angle `θ = t ·
-    /// base^(-2i/D)`, to `a cos θ - b sin θ` and `b cos θ + a sin θ`. `base` is usually 10000. The method is
-    /// from Su et al., "RoFormer", 2021; the pairing of halves is that of GPT-NeoX and Llama. The angles are
-    /// computed in f64, and their cosines and sines become constants of the program.
+    /// At position `t`, elements `i` and `i + D/2`, as a pair (a, b), are rotated by the angle
+    /// `θ = t · base^(-2i/D)`, to `a cos θ - b sin θ` and `b cos θ + a sin θ`. `base` is usually 10000. The
+    /// method is from Su et al., "RoFormer", 2021; GPT-NeoX and Llama form the pairs in the same way. The
+    /// angles are computed in f64, and their cosines and sines become constants of the program.
     ///
     /// ```
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
@@ -75,8 +75,8 @@ impl Tensor {
         self.turned(cos, sin)
     }
 
-    /// Returns cosines and sines `[positions, D/2]` for rows of `D` elements; `None` after an error of the op
-    /// `token`, or if `D` is 0.
+    /// Returns the cosines and sines, each `[positions, D/2]`, for rows of `D` elements. Returns `None` after
+    /// an error of the op `token`, or if `D` is 0.
     #[track_caller]
     fn angles(self, token: &str, positions: usize, base: f64) -> Option<[Tensor; 2]> {
         let shape = self.shape();
@@ -113,7 +113,7 @@ impl Tensor {
         }))
     }
 
-    /// Rotates each row, whose halves hold the components of the pairs.
+    /// Rotates each pair of elements i and `i + D/2` of each row.
     #[track_caller]
     fn turned(self, cos: Tensor, sin: Tensor) -> Tensor {
         let (shape, axis) = (self.shape(), self.rank() - 1);

@@ -79,7 +79,7 @@ static GENERATIONS: AtomicU32 = AtomicU32::new(1);
 /// Runs `f` on the innermost open trace. `f` must not call this function, as the trace is mutably borrowed.
 #[track_caller]
 pub(crate) fn with_scope<R>(f: impl FnOnce(&mut Scope) -> R) -> R {
-    // Outside the closure, so that the panic is reported at the user's line.
+    // Assert outside the closure, so that the panic is reported at the user's line.
     assert!(
         SCOPES.with(|scopes| !scopes.borrow().is_empty()),
         "no trace is open on this thread: tensors exist only inside the closures given to `.loss(..)` and \
@@ -96,7 +96,7 @@ pub(super) fn remedy(problem: &TypeError) -> Option<String> {
 
 /// Runs `f` on the open trace with this generation number, if there is one.
 pub(super) fn with_scope_of(generation: u32, f: impl FnOnce(&mut Scope)) {
-    // Not `with`, which panics while the thread's locals are being destroyed.
+    // Use `try_with`, because `with` panics while the thread's locals are being destroyed.
     let _ = SCOPES.try_with(|scopes| {
         let mut scopes = scopes.borrow_mut();
         if let Some(scope) = scopes.iter_mut().rev().find(|scope| scope.generation == generation) {
@@ -105,7 +105,7 @@ pub(super) fn with_scope_of(generation: u32, f: impl FnOnce(&mut Scope)) {
     });
 }
 
-/// Returns whether a training loss is being traced; dropout is active only then.
+/// Returns `true` if a training loss is being traced; dropout is active only then.
 #[track_caller]
 pub fn is_training() -> bool {
     with_scope(|scope| scope.training)
@@ -116,7 +116,7 @@ const OTHER_TRACE: &str = "this tensor belongs to another trace";
 const OTHER_TRACE_HELP: &str = "a tensor lives inside the closure in which it was made: make it anew here, \
                                 or keep its elements in a `Param`, a `State` or an input";
 
-/// Returns whether training or forward programs themselves add an output of this name.
+/// Returns `true` if training or forward programs add an output of this name themselves.
 fn is_reserved(name: &str) -> bool {
     name == "loss" || name == crate::optim::GRADIENT_NORM || name.starts_with("result.")
 }
@@ -124,8 +124,8 @@ fn is_reserved(name: &str) -> bool {
 /// Traces `f` over declared inputs.
 ///
 /// # Errors
-/// Returns the first error of an operation, with its location in the source, or an error if two inputs have
-/// the same name.
+/// Returns the first error of an operation, with its location in the source, or an error of
+/// [`Recording::open`] or [`Recording::input`].
 #[track_caller]
 pub fn trace<R>(
     model: &dyn Module,
@@ -140,10 +140,10 @@ pub fn trace<R>(
     recording.finish(&returned)
 }
 
-/// An open trace, to which ops are added one by one, for callers that cannot pass a closure because the model
-/// is written in another language. All others use [`trace`].
+/// An open trace, to which ops are added one by one. It is for callers that cannot pass a closure because the
+/// model is written in another language; other callers use [`trace`].
 ///
-/// Recordings of one thread must end in the reverse order of their beginning. Dropping a recording, also
+/// Recordings of one thread must end in the reverse order of their beginning. Dropping a recording, even
 /// during a panic, discards it.
 ///
 /// ```
@@ -161,7 +161,7 @@ pub fn trace<R>(
 /// ```
 #[derive(Debug)]
 pub struct Recording {
-    // A trace belongs to one thread.
+    // Makes the recording `!Send`, as a trace belongs to one thread.
     not_send: PhantomData<*const ()>,
 }
 
@@ -179,8 +179,8 @@ impl Recording {
         Ok(Self { not_send: PhantomData })
     }
 
-    /// Declares each input, as [`Recording::input`] does. Not part of [`trace`], so that it is compiled once
-    /// and not for each pair of closures.
+    /// Declares each input, as [`Recording::input`] does. A separate function, so that it is compiled once
+    /// and not for each pair of closures of [`trace`].
     fn inputs(&self, inputs: &[Input]) -> Result<Vec<Tensor>> {
         inputs.iter().map(|input| self.input(input)).collect()
     }
@@ -224,7 +224,7 @@ impl Recording {
     /// Returns the first error of an operation.
     pub fn finish(self, results: &[Tensor]) -> Result<Traced> {
         let results: Vec<ValueId> = results.iter().map(|t| with_scope(|s| s.checked(*t))).collect();
-        // Replaced, not popped: dropping the recording pops the empty scope left in its place.
+        // Replace the scope instead of popping it: dropping the recording pops the empty scope.
         let scope = with_scope(|scope| {
             let empty = Scope::new(ParamTable::default(), scope.training, scope.root.clone());
             std::mem::replace(scope, empty)
@@ -269,7 +269,7 @@ impl Scope {
         }
     }
 
-    /// Adds an op without operands to the entry block, wherever the cursor is.
+    /// Adds an op without operands to the entry block, regardless of the cursor.
     pub(crate) fn add_leaf(&mut self, kind: OpKind) -> ValueId {
         let cursor = std::mem::replace(&mut self.graph.cursor, self.graph.entry);
         let added = self.graph.add(kind, &[], None);
@@ -303,7 +303,8 @@ impl Scope {
         self.reach(tensor.value(), self.frames.len())
     }
 
-    /// Returns whether a handle belongs to this trace; if not, records an error at the caller's location.
+    /// Returns `true` if a handle belongs to this trace; otherwise, records an error at the caller's
+    /// location.
     pub(super) fn belongs(&mut self, tensor: Tensor, caller: Origin) -> bool {
         let belongs = tensor.generation() == self.generation;
         if !belongs {
@@ -366,8 +367,8 @@ impl Scope {
         param
     }
 
-    /// Records the first error, with notes about its location: the parameter used there, because the line
-    /// does not identify a layer in a `Vec`, and the tensor that was converted to i32 there.
+    /// Records the error if it is the first, with notes about its location: the parameter used there, because
+    /// the line does not identify a layer in a `Vec`, and the tensor that was converted to i32 there.
     pub(crate) fn fail(&mut self, mut error: Error) {
         if self.error.is_some() {
             return;
@@ -389,7 +390,7 @@ impl Scope {
     fn counted_at(&self, origin: &Origin) -> Option<Type> {
         let block = &self.graph.blocks[self.graph.cursor];
         let ops = block.ops.iter().rev().map(|&op| &self.graph.ops[op]);
-        // The ops of a call are adjacent.
+        // The ops of a call are adjacent, so stop at the first op of another call.
         let mut here = ops.take_while(|op| self.graph.origin(op).is_some_and(|at| at == origin));
         here.find_map(|op| match op.kind {
             OpKind::Cast { dtype: DType::I32 } => {
@@ -422,7 +423,7 @@ impl Scope {
     pub(crate) fn placeholder(&mut self, ty: Type) -> ValueId {
         let splat = |ty: Type| OpKind::Constant { data: Literal::Splat(Number::of(ty.dtype, 0.0)), ty };
         let scalar = Type::scalar(ty.dtype);
-        // The error may be that the type is too large for any memory.
+        // The type may be too large for any memory, so fall back to a scalar.
         let added =
             self.graph.add(splat(ty), &[], None).or_else(|_| self.graph.add(splat(scalar), &[], None));
         let value = added.expect("a scalar is always possible")[0];
@@ -443,7 +444,8 @@ impl Scope {
         self.graph.origins.intern(origin)
     }
 
-    /// Returns the leaf of a parameter, creating it at the first use.
+    /// Returns the leaf of a parameter as seen from the block under construction, creating the leaf at the
+    /// first use.
     pub(crate) fn param(&mut self, param: &Param, caller: Origin) -> ValueId {
         let origin = self.origin_of(caller);
         if let Some(&value) = self.used.get(&param.id()) {
@@ -476,8 +478,8 @@ impl Scope {
         known.unwrap_or_else(|| self.add_leaf(kind))
     }
 
-    /// Adds random bits for the block under construction, drawn from a new site. The bits of a loop are drawn
-    /// outside it for all iterations, each of which reads one slice.
+    /// Adds random bits for the block under construction, with a new site. The bits for all iterations of a
+    /// loop are drawn outside the loop, and each iteration reads one slice.
     pub(super) fn random_bits(
         &mut self,
         shape: &Shape,
@@ -510,7 +512,7 @@ impl Scope {
         Ok(value)
     }
 
-    /// Makes a value readable under a name after each step.
+    /// Adds an output, which makes a value readable under a name after each step.
     pub(crate) fn capture(&mut self, name: String, value: ValueId, caller: Origin) {
         let origin = self.origin_of(caller);
         let problem = if name.is_empty() {

@@ -190,7 +190,7 @@ impl Tensor {
         self.reshape(shape)
     }
 
-    /// Removes an axis of extent 1.
+    /// Removes an axis of extent 1; negative numbers count from the last axis.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -214,7 +214,7 @@ impl Tensor {
 
     /// Returns the elements of a range along an axis, as in `x.slice(-1, 0..64)`. Negative numbers count from
     /// the end: `x.slice(0, -3..)` returns the last three. Clippy's `reversed_empty_ranges` rejects a literal
-    /// `1..-1`.
+    /// `1..-1`, although it is valid here.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -267,7 +267,7 @@ impl Tensor {
         emit(OpKind::Slice { start, limit, step: steps }, &[self], token)
     }
 
-    /// Splits an axis into equal parts.
+    /// Splits an axis into `N` equal parts.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -294,7 +294,7 @@ impl Tensor {
         std::array::from_fn(|i| self.slice(at as isize, i * part..(i + 1) * part))
     }
 
-    /// Splits an axis into parts of these extents.
+    /// Splits an axis into parts with the extents `sizes`, which must sum to the axis's extent.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};

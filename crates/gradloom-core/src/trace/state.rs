@@ -1,8 +1,8 @@
 //! States and their updates in the open trace.
 //!
 //! In: a [`State`] and tensors of the trace. Out: leaves and update edges of the graph. Invariant: a state
-//! has one leaf, and either one update of the whole or updates of windows, all of which fit it; anything else
-//! is an error at the caller's location.
+//! has one leaf, and either one update of the whole state or updates of windows that fit the state; anything
+//! else is an error at the caller's location.
 
 use super::Tensor;
 use super::scope::Scope;
@@ -12,8 +12,8 @@ use crate::ir::{Graph, Number, OpKind, Origin, Type, Update, ValueId, cast_help}
 use crate::nn::State;
 
 impl Scope {
-    /// Returns the leaf of a state, creating it at the first use. `token` is the caller's method, for
-    /// messages.
+    /// Returns the leaf of a state as seen from the block under construction, creating the leaf at the first
+    /// use. `token` is the user's method, for error messages.
     pub(crate) fn state(&mut self, state: &State, caller: Origin, token: &str) -> ValueId {
         let value = self.state_leaf(state, caller, token);
         self.reach(value, self.frames.len())
@@ -68,7 +68,7 @@ impl Scope {
         value
     }
 
-    /// Returns whether the graph has a parameter or state of this name.
+    /// Returns `true` if the graph has a parameter or state of this name.
     fn is_stored(&self, name: &str) -> bool {
         self.graph.entry_ops().any(|(_, op)| match &op.kind {
             OpKind::Param { name: known, .. } | OpKind::State { name: known, .. } => known == name,
@@ -137,7 +137,7 @@ impl Scope {
             return self.fail_state(message, help.to_string(), caller, token);
         }
         let target = self.state_leaf(state, caller.clone(), token);
-        // After an error, `target` is a placeholder and not a leaf.
+        // After an error, `target` is a placeholder and not a leaf, so there is nothing to update.
         let Some(name) = self.graph.defining_op(target).and_then(|op| Graph::leaf_name(&op.kind)) else {
             return;
         };

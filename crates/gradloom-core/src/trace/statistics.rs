@@ -1,7 +1,7 @@
 //! Reductions composed of others: variances, norms, log-sum-exp, and tests of all elements.
 //!
-//! Like sums, each has three forms: over all axes, over given axes that are removed, and over given axes that
-//! are kept with extent 1.
+//! Like sums, each of these reductions has three forms: over all axes, over given axes that are removed, and
+//! over given axes that are kept with extent 1.
 
 use super::alike::{common_axis, no_loss};
 use super::bounds::{Range, is_in_range};
@@ -10,7 +10,7 @@ use super::tensor::has_floats;
 use super::{Tensor, acting, iota};
 use crate::ir::{DType, Shape};
 
-/// Defines the two forms of a reduction that remove axes in terms of the form that keeps them. The methods
+/// Defines the two forms of a reduction that remove axes by the form `$keep`, which keeps them. All forms
 /// have the additional parameters `$number`.
 macro_rules! forms {
     ($($(#[$doc:meta])* $all:ident $some:ident $keep:ident($($number:ident),*);)*) => {
@@ -56,7 +56,7 @@ forms! {
     /// ```
     std std_axes std_keep(correction);
     /// Computes `log(sum(exp(x)))`; it does not overflow for large elements, and is `-inf` if all elements
-    /// are.
+    /// are `-inf`.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -79,7 +79,7 @@ forms! {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).gt(3.0).any_axes(1)), [0.0, 1.0]);
     /// ```
     any any_axes any_keep();
-    /// Returns a bool that is true if all elements are true or nonzero, also if there are no elements.
+    /// Returns a bool that is true if all elements are true or nonzero, or if there are no elements.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -109,7 +109,7 @@ impl Tensor {
         if freedom > 0.0 {
             return squares * (1.0 / freedom);
         }
-        // As in PyTorch: with too few elements, the result is infinity, or NaN if all are equal.
+        // As in PyTorch, the result for too few elements is infinity, or NaN if all elements are equal.
         squares.gt(0.0).select(f64::INFINITY, squares.undefined())
     }
 
@@ -137,12 +137,12 @@ impl Tensor {
     pub fn logsumexp_keep(self, axes: impl Axes) -> Tensor {
         let _called = acting("logsumexp_keep");
         let axes = axes.list();
-        // The shift cancels out, so its gradient is omitted. An infinite shift would result in infinity minus
-        // infinity.
+        // Detach the shift, which cancels out. Replace an infinite shift by 0, as infinity minus infinity is
+        // NaN.
         let largest = self.max_keep(&axes[..]).detach();
         let shift = largest.is_finite().select(largest, 0.0);
         let sum = (self - shift).exp().sum_keep(&axes[..]);
-        // If all elements are `-inf`, the gradient is 0, not 0 / 0.
+        // If all elements are `-inf`, take the logarithm of 1, so that the gradient is 0 instead of 0 / 0.
         let none = sum.eq(0.0);
         none.select(f64::NEG_INFINITY, none.select(1.0, sum).log() + shift)
     }
@@ -177,7 +177,7 @@ impl Tensor {
         if p == f64::INFINITY {
             return size.max_keep(axes);
         }
-        // The slope of a power at 0 may be infinite.
+        // Replace zeros by 1 in the power, and the power by 0, as the slope of a power at 0 may be infinite.
         let nothing = size.eq(0.0);
         let sum = nothing.select(0.0, nothing.select(1.0, size).pow(p)).sum_keep(axes);
         let zero = sum.eq(0.0);
@@ -227,9 +227,9 @@ impl Tensor {
         self / norm.lt(epsilon).select(epsilon, norm)
     }
 
-    /// Computes the cosine of the angle between two tensors along an axis, which is removed: `x · y / (|x|
-    /// |y|)`, with norms of at least 1e-8. As in PyTorch, the axis is an axis of the shape to which both
-    /// tensors broadcast; along it both have the same extent.
+    /// Computes the cosine of the angle between two tensors along an axis, which is removed:
+    /// `x · y / (|x| |y|)`, with norms of at least 1e-8. As in PyTorch, the axis is an axis of the shape to
+    /// which both tensors broadcast. Both tensors must have the same extent along it.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};

@@ -28,7 +28,7 @@ pub struct ParamUse {
 /// One state of a model.
 #[derive(Debug)]
 pub struct StateUse {
-    /// Name of the state: its own, or the path of the first field that holds it.
+    /// Name that was set by [`State::named`], or the path of the first field that holds the state.
     pub name: String,
     /// The state.
     pub state: State,
@@ -38,8 +38,8 @@ impl ParamTable {
     /// Collects the parameters and states of a model in the order of its fields.
     ///
     /// # Errors
-    /// Returns an error if two of them have the same name, as when a hand-written `visit` uses a field name
-    /// twice, or if one has no name or a name that is reserved for the optimizer.
+    /// Returns an error if two parameters or states have the same name, as when a hand-written `visit` uses a
+    /// field name twice, or if one has no name or a name that is reserved for the optimizer.
     pub fn of(model: &dyn Module) -> Result<Self> {
         let mut table = Self::default();
         let mut clash = None;
@@ -118,13 +118,13 @@ impl ParamTable {
         self.state_by_id.get(&id).map(|&i| &self.states[i])
     }
 
-    /// Returns whether a parameter or state of the model has this name.
+    /// Returns `true` if a parameter or state of the model has this name.
     pub(super) fn has_name(&self, name: &str) -> bool {
         self.names.contains(name)
     }
 }
 
-/// Returns whether a name is reserved for states of the optimizer.
+/// Returns `true` if a name is reserved for states of the optimizer.
 pub(super) fn is_optimizers(name: &str) -> bool {
     name.starts_with(crate::optim::STATE_PREFIX)
 }

@@ -6,15 +6,15 @@ use crate::error::{Error, ErrorKind};
 use crate::ir::{DType, Graph, Literal, Number, OpKind, Origin, ScatterOp, Shape, Type, ValueId};
 use std::marker::PhantomData;
 
-/// A value of the open trace: an id, cheap to copy, without data.
+/// A value of the open trace: an id without data, which is cheap to copy.
 ///
-/// It is valid only inside the closure that created it. Operators combine tensors with tensors and numbers,
-/// and broadcast as in NumPy: shapes are aligned on the right, and extents must be equal or 1.
+/// A tensor is valid only inside the closure that created it. Operators combine tensors with tensors and
+/// numbers, and broadcast as in NumPy: shapes are aligned on the right, and extents must be equal or 1.
 #[derive(Clone, Copy)]
 pub struct Tensor {
     value: ValueId,
     generation: u32,
-    // A trace belongs to one thread.
+    // Makes the handle `!Send`, as a trace belongs to one thread.
     not_send: PhantomData<*const ()>,
 }
 
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Tensor {
         with_scope_of(self.generation, |scope| {
             let graph = &scope.graph;
             text = format!("{}, {value}", graph.ty(value));
-            // A parameter of a block has no op.
+            // A parameter of a block has no op, so the text ends with its type and number.
             let Some(op) = graph.defining_op(value) else { return };
             text += &format!(" = {}", op.kind.name());
             if let Some(name) = Graph::leaf_name(&op.kind) {
@@ -90,7 +90,7 @@ impl Tensor {
         })
     }
 
-    /// Returns whether the handle belongs to the open trace; if not, records an error at the caller's
+    /// Returns `true` if the handle belongs to the open trace; otherwise, records an error at the caller's
     /// location.
     #[track_caller]
     pub(crate) fn is_in_trace(self) -> bool {
@@ -161,7 +161,7 @@ impl Tensor {
     #[track_caller]
     pub fn dims<const R: usize>(self) -> [usize; R] {
         let shape = self.shape();
-        // Not a closure, so that the error is reported at the caller's line.
+        // A `match` instead of a closure, so that the error is reported at the caller's line.
         match <[usize; R]>::try_from(&shape[..]) {
             Ok(extents) => extents,
             Err(_) => {
@@ -196,7 +196,7 @@ impl Tensor {
         self
     }
 
-    /// Returns whether the elements are u8 or i64, on which no op computes.
+    /// Returns `true` if the elements are u8 or i64, dtypes that no op computes with.
     #[track_caller]
     fn is_data(self) -> bool {
         matches!(self.dtype(), DType::U8 | DType::I64)
@@ -249,7 +249,7 @@ fn fail_at(caller: Origin, token: &str, message: String, help: Option<String>) {
     });
 }
 
-/// Returns whether the elements are floats; if not, records an error of the op named `token`.
+/// Returns `true` if the elements are floats; otherwise, records an error of the op named `token`.
 #[track_caller]
 pub(crate) fn has_floats(token: &str, x: Tensor) -> bool {
     let ty = x.ty();
@@ -260,7 +260,7 @@ pub(crate) fn has_floats(token: &str, x: Tensor) -> bool {
     ty.dtype.is_float()
 }
 
-/// Returns a placeholder of a likely type, after an error.
+/// Returns a placeholder of a likely type, with which tracing continues after an error.
 #[track_caller]
 pub(super) fn placeholder(dtype: DType, shape: impl Into<Shape>) -> Tensor {
     let ty = Type::new(dtype, shape);
@@ -287,7 +287,7 @@ pub(super) fn emit_all(kind: OpKind, operands: &[Tensor], token: &str, results: 
     let counted = counted_from(&kind);
     if operands[counted.min(operands.len())..].iter().any(|t| t.is_data()) {
         let mut operands = operands.to_vec();
-        // Not a closure, so that the conversion is recorded at the caller's line.
+        // A loop instead of a closure, so that the conversion is recorded at the caller's line.
         for operand in &mut operands[counted..] {
             *operand = operand.counted();
         }
@@ -341,25 +341,25 @@ pub(super) fn emit_all(kind: OpKind, operands: &[Tensor], token: &str, results: 
     })
 }
 
-/// Returns the index of the first operand that an op computes with or uses as an index: u8 and i64 operands
-/// from there on are converted to i32.
+/// Returns the index of the first operand that an op computes with or uses as an index. This operand and the
+/// later ones are converted to i32 if they are u8 or i64.
 fn counted_from(kind: &OpKind) -> usize {
     match kind {
         OpKind::Gather { .. } | OpKind::DynamicSlice { .. } => 1,
-        // Operand 1 is the update, which has the dtype of operand 0.
+        // Operand 1 is the update, which has the dtype of operand 0 and is not converted either.
         OpKind::DynamicUpdateSlice => 2,
         kind if kind.moves_elements() => usize::MAX,
         _ => 0,
     }
 }
 
-/// Returns the 16-bit dtype of all float operands if the op is to run in f32: because it computes, or because
+/// Returns the 16-bit dtype of all float operands if the op must run in f32, because it computes or because
 /// it moves a value that was computed in the same call by the user.
 #[track_caller]
 fn narrow_of(kind: &OpKind, operands: &[Tensor]) -> Option<DType> {
     let mut floats = operands.iter().map(|t| t.dtype()).filter(|dtype| dtype.is_float());
     let first = floats.next().filter(|dtype| dtype.is_for_memory())?;
-    // The shape rule of the op reports mixed dtypes.
+    // Return `None` for mixed dtypes, which the op's shape rule reports.
     if !floats.all(|dtype| dtype == first) {
         return None;
     }
@@ -380,19 +380,19 @@ fn narrow_of(kind: &OpKind, operands: &[Tensor]) -> Option<DType> {
         _ => false,
     };
     let mut wide = !moves;
-    // The tensor that is written to keeps its dtype: a 16-bit cache of keys is not widened for the newest
-    // key.
+    // If an op writes to a tensor, only that tensor decides: a 16-bit cache of keys is not widened for the
+    // newest key.
     let written = matches!(kind, OpKind::Scatter { .. } | OpKind::DynamicUpdateSlice);
     let telling = if written { &operands[..1] } else { operands };
-    // Not a closure, so that the caller's location is known.
+    // A loop instead of a closure, so that the caller's location is known.
     for operand in telling {
         wide = wide || unrounded(*operand).is_some();
     }
     wide.then_some(first)
 }
 
-/// Converts a tensor of 16-bit floats to f32. The result of one call by the user is rounded once, at its end:
-/// for a tensor that was computed in the same call, returns its value before rounding.
+/// Converts a tensor of 16-bit floats to f32. If the tensor was computed in the same call by the user,
+/// returns its value before rounding, so that the result of the call is rounded only once, at its end.
 #[track_caller]
 fn widened(t: Tensor) -> Tensor {
     if !t.dtype().is_for_memory() {
@@ -495,14 +495,14 @@ pub(super) fn indices(indices: &[usize]) -> Tensor {
     emit(OpKind::Constant { data: Literal::Dense(data), ty }, &[], "indices")
 }
 
-/// Returns whether the dtype can represent every index along an axis; always true for floats and bools.
+/// Returns `true` if the dtype can represent every index along an axis. Floats and bools are not checked.
 fn counts_to(ty: &Type, axis: usize) -> bool {
     let last = ty.shape[axis].saturating_sub(1);
     !ty.dtype.is_integer() || Number::Int(last as i64).fits(ty.dtype)
 }
 
-/// Returns a tensor of the given shape in which each element is its index along `axis`: `iota(DType::I32,
-/// [context], 0)` returns the positions 0, 1, ..
+/// Returns a tensor of the given shape in which each element is its index along `axis`:
+/// `iota(DType::I32, [context], 0)` returns the positions 0, 1, ..
 ///
 /// ```
 /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
