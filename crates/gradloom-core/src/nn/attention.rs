@@ -7,8 +7,8 @@ use crate::trace::{AttentionOptions, Tensor, within};
 /// output projection.
 #[derive(Clone, Debug)]
 pub struct CausalSelfAttention {
-    /// Input projection `[width, 3·width]`, with the columns of the queries, the keys and the values. The
-    /// columns of a head are adjacent in each.
+    /// Input projection `[width, 3·width]`, with the columns of the queries, then of the keys, then of the
+    /// values. In each of the three, the columns of a head are adjacent.
     pub c_attn: Linear,
     /// Output projection `[width, width]`.
     pub c_proj: Linear,
@@ -41,9 +41,9 @@ impl CausalSelfAttention {
         self.c_proj.forward(self.c_attn.forward(x).self_attention(self.heads, AttentionOptions::causal()))
     }
 
-    /// Applies the layer with a custom attention function, for example over a [`KeyValueCache`]. `attend` is
-    /// given queries, keys and values `[batch, heads, time, depth]` and returns a tensor of the queries'
-    /// shape.
+    /// Applies the layer with a custom attention function, for example over a [`KeyValueCache`]. `attend`
+    /// receives queries, keys and values `[batch, heads, time, depth]` and must return a tensor of the
+    /// queries' shape.
     ///
     /// [`KeyValueCache`]: super::KeyValueCache
     #[track_caller]

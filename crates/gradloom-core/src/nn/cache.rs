@@ -1,4 +1,4 @@
-//! A cache of the keys and values of a text so far, so that attention does not recompute them.
+//! A cache of the keys and values of earlier positions, so that attention does not recompute them.
 
 use super::{Module, State, Visitor};
 use crate::ir::{DType, Shape};
@@ -7,7 +7,7 @@ use crate::trace::{AttentionOptions, Tensor, fail_with_help, full, within};
 /// A buffer for the keys and values of one attention layer, which persists between runs and is updated in
 /// place.
 ///
-/// The caller keeps the number of filled positions, as all layers of a model share it. Keys and values are
+/// The caller stores the number of filled positions, which all layers of a model share. Keys and values are
 /// f32 or 16-bit floats ([`KeyValueCache::kept_as`]).
 #[derive(Clone, Debug)]
 pub struct KeyValueCache {
@@ -43,16 +43,17 @@ impl KeyValueCache {
         }
     }
 
-    /// Computes causal attention of queries whose positions begin at `length` (an i32 scalar): over the first
-    /// `length` positions of the cache, and over `keys` and `values`, which belong to the queries' positions
-    /// and are written to the cache at the end of the step. All are `[batch, heads, time, depth]`.
+    /// Computes causal attention of queries whose positions begin at `length` (an i32 scalar), over the first
+    /// `length` positions of the cache and over `keys` and `values`. These belong to the queries' positions,
+    /// and are written to the cache at the end of the step. Queries, keys and values are
+    /// `[batch, heads, time, depth]`.
     ///
     /// The step fails, and writes nothing, if the new positions exceed the capacity.
     ///
     /// The cache is read as it was before the step, so it does not contain the new positions; writing it
-    /// before the step is known to succeed would require a copy. Attention is therefore computed over both
-    /// parts, which are weighted by their sums of exponentials, as the blocks of one attention are: Dao,
-    /// FlashAttention-2 (2023), section 2.3.
+    /// before the step is known to succeed would require a copy. Attention is therefore computed separately
+    /// over the cache and over the new positions, and the results are weighted by their sums of exponentials,
+    /// like the blocks of FlashAttention-2 (Dao, 2023, section 2.3).
     #[track_caller]
     pub fn extend(&self, queries: Tensor, keys: Tensor, values: Tensor, length: Tensor) -> Tensor {
         let cached = AttentionOptions::full().key_length(length);
@@ -75,9 +76,9 @@ impl Module for KeyValueCache {
     }
 }
 
-/// Computes causal attention of queries over the keys and values of their own positions, each `[batch, heads,
-/// time, depth]`, and combines it with attention over earlier positions, which is the result of
-/// [`Tensor::attention_with_log_sum`].
+/// Computes causal attention of queries over the keys and values of their own positions, each
+/// `[batch, heads, time, depth]`, and combines it with attention over earlier positions, which is the result
+/// of [`Tensor::attention_with_log_sum`].
 #[track_caller]
 pub fn attend_to_new(earlier: (Tensor, Tensor), [queries, keys, values]: [Tensor; 3]) -> Tensor {
     let _place = within();
@@ -94,8 +95,8 @@ pub fn attend_to_new(earlier: (Tensor, Tensor), [queries, keys, values]: [Tensor
         let new = queries.attention_with_log_sum(keys, values, AttentionOptions::causal());
         return join(earlier, new);
     }
-    // A single position attends only to itself: the result is its value, and there is one score. This is
-    // fused with the ops that combine both parts.
+    // A single new position attends only to itself, so the result is its value and there is one score. These
+    // ops are fused with those that combine both parts.
     let of_heads = |x: Tensor| {
         let width = x.shape()[3];
         let shared = [batch, key_heads, heads / key_heads, 1, width];

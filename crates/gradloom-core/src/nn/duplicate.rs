@@ -1,8 +1,8 @@
 //! Clones of models, with new parameters and states that keep their ties.
 //!
-//! In: a parameter or state to clone. Out: a new one. Invariant: within one [`duplicate`], all clones of
-//! one parameter are the same parameter. Outside it, cloning a tied parameter panics, as it is unknown which
-//! clones belong together.
+//! In: a parameter or state to clone. Out: a new one. Invariant: within one [`duplicate`], all clones of one
+//! parameter are the same parameter. Outside [`duplicate`], cloning a tied parameter panics, as it is unknown
+//! which clones belong together.
 
 use super::param::{Param, ParamId};
 use super::state::{State, StateId};
@@ -118,7 +118,7 @@ mod tests {
         }
         assert_ne!(clones[0].0.0.id(), clones[1].0.0.id());
         assert_ne!(clones[0].1.0.id(), model.1.0.id());
-        // A duplicate is tied, too, and can be duplicated again.
+        // The clones are tied like their originals, so a duplicate can be duplicated again.
         let again = duplicate(&clones[0]);
         assert_eq!(again.0.0.id(), again.0.1.id());
         let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| clones[0].clone()));

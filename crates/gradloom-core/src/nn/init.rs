@@ -31,8 +31,8 @@ pub enum Init {
     /// Normally distributed with mean 0 and standard deviation `gain / sqrt(fan_in)`: PyTorch's
     /// `kaiming_normal_`. He, Zhang, Ren, Sun, 2015.
     Kaiming {
-        /// Factor for the activation function that follows: `sqrt(2)` for ReLU, `sqrt(2 / (1 + slope²))` for
-        /// leaky ReLU, 1 for none.
+        /// Factor for the next activation function: `sqrt(2)` for ReLU, `sqrt(2 / (1 + slope²))` for leaky
+        /// ReLU, 1 for none.
         gain: f64,
     },
     /// Uniformly distributed within ±`gain · sqrt(3 / fan_in)`: PyTorch's `kaiming_uniform_`.
@@ -43,7 +43,7 @@ pub enum Init {
     /// Normally distributed with mean 0 and standard deviation `gain · sqrt(2 / (fan_in + fan_out))`:
     /// PyTorch's `xavier_normal_`. Glorot and Bengio, 2010.
     Xavier {
-        /// Factor for the activation function that follows: 5/3 for tanh, 1 for a sigmoid or none.
+        /// Factor for the next activation function: 5/3 for tanh, 1 for a sigmoid or none.
         gain: f64,
     },
     /// Uniformly distributed within ±`gain · sqrt(6 / (fan_in + fan_out))`: PyTorch's `xavier_uniform_`.
@@ -66,9 +66,9 @@ pub enum Init {
     },
 }
 
-/// Returns the fan-in and fan-out of a parameter. For a matrix `[in, out]`, these are its extents; for the
-/// weights of a convolution `[outputs, channels, K..]`, channels and outputs times the number of elements in
-/// `K..`; for a vector, both are its extent.
+/// Returns the fan-in and fan-out of a parameter. For a matrix `[in, out]`, these are its extents. For the
+/// weights of a convolution `[outputs, channels, K..]`, these are `channels` and `outputs`, each times the
+/// number of elements in `K..`. For a vector, both are its extent, and for a scalar, 1. The minimum is 1.
 pub fn fans(shape: &Shape) -> [f64; 2] {
     let fans = match shape[..] {
         [] => [1, 1],

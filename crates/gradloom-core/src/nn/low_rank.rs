@@ -1,9 +1,9 @@
 //! Low-rank adapters, which are trained in place of the weights of linear layers.
 //!
-//! In: a model and patterns of names. Out: for every weight `W` whose name matches, two small parameters that
-//! follow it, `NAME.lora_a` and `NAME.lora_b`; the rest of the model is frozen. Invariant: a product with
-//! `W` adds `(alpha / rank) (x A) B`, so training creates no additional matrix with the shape of `W`; `B`
-//! starts at zero, so the model's initial results are those without adapters.
+//! In: a model and patterns of names. Out: for every weight `W` whose name matches, two small parameters,
+//! `NAME.lora_a` and `NAME.lora_b`, which follow `W` in the model; all other parameters are frozen.
+//! Invariant: a product with `W` adds `(alpha / rank) (x A) B`, so training creates no additional matrix with
+//! the shape of `W`; `B` starts at zero, so the model's initial results are those without adapters.
 //!
 //! Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021.
 
@@ -145,7 +145,7 @@ pub fn add_low_rank(weight: &mut [f32], [a, b]: [&[f32]; 2], rank: usize, scale:
     if rank == 0 {
         return;
     }
-    // A weight without elements may have rows of length 0.
+    // A weight without elements may have rows of length 0, but chunks must have at least one element.
     let columns = (b.len() / rank).max(1);
     for (row, a) in weight.chunks_exact_mut(columns).zip(a.chunks_exact(rank)) {
         let mut sums: Vec<f64> = row.iter().map(|&w| f64::from(w)).collect();
@@ -193,7 +193,7 @@ impl Adapter {
     #[track_caller]
     pub(super) fn forward(&self, x: Tensor) -> Tensor {
         let factor = |param: &Param| param.tensor().cast(x.dtype());
-        // The scale is applied to the tensor with the fewest elements.
+        // Apply the scale to the product with `A`, which has the fewest elements.
         (x.dropout(self.dropout).matmul(factor(&self.a)) * self.scale()).matmul(factor(&self.b))
     }
 }
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!((&adapter.a.shape()[..], &adapter.b.shape()[..]), (&[4, 2][..], &[2, 12][..]));
         assert_eq!((adapter.a.init(), adapter.b.init()), (&Init::FanIn, &Init::Zeros));
         assert_eq!((adapter.rank(), adapter.alpha(), adapter.scale()), (2, 2.0, 1.0));
-        // Other targets can be added later, and the first adapters remain trainable.
+        // Adapters of other targets can be attached later, and the first adapters remain trainable.
         LowRank::new(1).targets("3.0.c_proj.weight").attach(&model).unwrap();
         let trained = params(&model).into_iter().filter(|(.., frozen)| !frozen).count();
         assert_eq!(trained, factors.len() + 2);
@@ -272,7 +272,7 @@ mod tests {
         once.attach(&model).unwrap();
         let error = once.attach(&model).unwrap_err().to_string();
         assert!(error.contains("`1.weight` has an adapter already"), "{error}");
-        // Parameters of adapters are not targets, even though their names match.
+        // Parameters of adapters are not targets, even if a pattern matches their names.
         let error = LowRank::new(2).targets("*.lora_a").attach(&model).unwrap_err().to_string();
         assert!(error.contains("`*.lora_a` is the name of no parameter"), "{error}");
     }

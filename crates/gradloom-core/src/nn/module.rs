@@ -30,7 +30,8 @@ pub struct Visitor<'a> {
 enum Sink<'a> {
     Params(&'a mut dyn FnMut(&str, &Param)),
     All(&'a mut dyn FnMut(&str, Found<'_>)),
-    /// Receives each parameter, and whether it is visited here as the weight of a product.
+    /// Receives each parameter, and `true` if it is visited as the weight of a product to which an adapter is
+    /// added.
     Weights(&'a mut dyn FnMut(&Param, bool)),
 }
 
@@ -54,8 +55,8 @@ impl<'a> Visitor<'a> {
         Self::of(Sink::All(found))
     }
 
-    /// Creates a visitor that calls `found` with each parameter, and whether it is visited as the weight of a
-    /// product to which an adapter is added.
+    /// Creates a visitor that calls `found` with each parameter, and with `true` if it is visited as the
+    /// weight of a product to which an adapter is added.
     pub(super) fn of_weights(found: &'a mut dyn FnMut(&Param, bool)) -> Self {
         Self::of(Sink::Weights(found))
     }
@@ -64,7 +65,7 @@ impl<'a> Visitor<'a> {
         Self { path: String::new(), sink, of_product: false }
     }
 
-    /// Visits the weight of a product to which its adapter is added.
+    /// Visits the weight of a matrix product, to which the layer adds the product of the weight's adapter.
     pub(super) fn weight(&mut self, name: &str, weight: &Param) {
         {
             self.of_product = true;

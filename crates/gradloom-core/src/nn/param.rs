@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ParamId(u64);
 
-/// A trainable tensor of a model, whose elements are f32 by default. It holds no data; the store holds the
-/// data once a program is compiled.
+/// A trainable tensor of a model, whose elements are f32 by default. A `Param` holds no data; the store holds
+/// the data once a program is compiled.
 ///
 /// To tie weights, use the same parameter in two places with [`Param::tie`]. A clone is a new parameter with
 /// the same shape, initial values and settings, so `vec![layer; 4]` is four layers. A tied parameter can only
@@ -63,7 +63,7 @@ struct Shared {
     /// Weight decay: 0 if it depends on the rank, 1 if it never applies, 2 if it always does.
     decay: AtomicU8,
     transposed_in_torch: AtomicBool,
-    /// True if the parameter may occur in several places of a model.
+    /// True if several fields of a model may hold the parameter.
     tied: AtomicBool,
     /// Format in the store; empty if the parameter is stored in its own dtype.
     stored: OnceLock<super::Stored>,
@@ -86,9 +86,9 @@ impl Param {
         Self::of_type(Type::new(DType::F32, shape), init)
     }
 
-    /// Creates a parameter of the given type. With a 16-bit dtype it takes half the memory, but updates
-    /// smaller than its rounding error are lost. To train in 16 bits with f32 parameters, set a precision of
-    /// the device.
+    /// Creates a parameter of the given type. With a 16-bit dtype, it takes half the memory, but updates
+    /// smaller than the rounding error of its elements are lost. To compute in 16 bits with f32 parameters,
+    /// set the precision of the device.
     ///
     /// A parameter of u8 holds weights in [quantized blocks](Tensor::dequantize), and is frozen.
     ///
@@ -122,7 +122,7 @@ impl Param {
         Param { shared: Arc::clone(&self.shared) }
     }
 
-    /// Returns another handle to the parameter, for a second place in the model.
+    /// Returns another handle to the parameter, for another field of the model.
     #[must_use]
     pub fn tie(&self) -> Param {
         self.shared.tied.store(true, Ordering::Relaxed);
@@ -134,7 +134,7 @@ impl Param {
         self.shared.frozen.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether the parameter is frozen.
+    /// Returns `true` if the parameter is frozen.
     pub fn is_frozen(&self) -> bool {
         self.shared.frozen.load(Ordering::Relaxed)
     }
@@ -161,7 +161,7 @@ impl Param {
         self
     }
 
-    /// Returns whether [`Param::transposed_in_torch`] was called.
+    /// Returns `true` if [`Param::transposed_in_torch`] was called.
     pub fn is_transposed_in_torch(&self) -> bool {
         self.shared.transposed_in_torch.load(Ordering::Relaxed)
     }
@@ -183,7 +183,7 @@ impl Param {
         self
     }
 
-    /// Returns whether the parameter belongs to an [`Adapter`].
+    /// Returns `true` if the parameter belongs to an [`Adapter`].
     pub fn is_of_adapter(&self) -> bool {
         self.shared.is_of_adapter.load(Ordering::Relaxed)
     }
@@ -259,7 +259,7 @@ impl Clone for Param {
             );
             new()
         });
-        // In a duplicate, the first clone of a tied parameter already set it.
+        // Within `duplicate`, the first clone of a tied parameter has already set the adapter.
         if let Some(adapter) = self.adapter().filter(|_| made.adapter().is_none()) {
             made.set_adapter(adapter.clone());
         }

@@ -9,7 +9,7 @@ use std::fmt;
 pub struct Pattern(String);
 
 impl Pattern {
-    /// Returns whether a name matches.
+    /// Returns `true` if a name matches.
     pub fn matches(&self, name: &str) -> bool {
         let Some((first, rest)) = self.0.split_once('*') else { return self.0 == name };
         let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
@@ -17,7 +17,7 @@ impl Pattern {
             return false;
         };
         let mut name = name.as_bytes();
-        // The earliest match of each part leaves the most characters for the others.
+        // Take the earliest match of each part, which leaves the most characters for the later parts.
         middle.split('*').all(|part| {
             let at = (0..=name.len()).find(|&at| name[at..].starts_with(part.as_bytes()));
             if let Some(at) = at {

@@ -1,4 +1,4 @@
-//! States: tensors that a program reads and updates, and that persist until its next run.
+//! States: tensors that a program reads and updates, and that persist between runs.
 
 use crate::ir::{DType, Number, Origin, Shape, Type};
 use crate::trace::{Tensor, with_scope};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub struct StateId(u64);
 
 /// A tensor that persists between runs and is not trained, such as running statistics, a cache or a counter.
-/// It holds no data; the store holds the data once a program is compiled.
+/// A `State` holds no data; the store holds the data once a program is compiled.
 ///
 /// A state is either a field of the model, named by its path like a [`Param`](super::Param), or has a name of
 /// its own ([`State::named`]) and can then be used in any program. Programs that share a store and use the
@@ -53,7 +53,7 @@ pub struct StateId(u64);
 #[derive(Debug)]
 pub struct State {
     shared: Arc<Shared>,
-    /// True if the state may occur in several places of a model.
+    /// True if several fields of a model may hold the state.
     tied: Arc<AtomicBool>,
 }
 
@@ -117,7 +117,7 @@ impl State {
         State { shared: Arc::clone(&self.shared), tied: Arc::clone(&self.tied) }
     }
 
-    /// Returns another handle to the state, for a second place.
+    /// Returns another handle to the state, for another field of the model.
     #[must_use]
     pub fn tie(&self) -> State {
         self.tied.store(true, Ordering::Relaxed);
@@ -152,13 +152,13 @@ impl State {
         exact.then_some(number)
     }
 
-    /// Returns whether [`State::in_place`] was called.
+    /// Returns `true` if [`State::in_place`] was called.
     pub fn is_in_place(&self) -> bool {
         self.shared.in_place
     }
 
     /// Returns the tensor of the state in the open trace: its value at the start of the step. No gradient
-    /// flows to it.
+    /// flows to the state.
     #[track_caller]
     pub fn tensor(&self) -> Tensor {
         let caller = Origin::caller();
@@ -186,7 +186,7 @@ impl State {
     #[track_caller]
     pub fn update_at(&self, starts: &[Tensor], value: Tensor) {
         let caller = Origin::caller();
-        // Not a closure, so that errors are reported at the caller's line.
+        // A loop instead of a closure, so that errors are reported at the caller's line.
         for tensor in starts.iter().chain([&value]) {
             if !tensor.is_in_trace() {
                 return;

@@ -1,8 +1,8 @@
 //! Parameters that are stored in fewer bits than computations use.
 //!
 //! In: a model and a storage format for its matrices. Out: the same model, with parameters that are read from
-//! 16 bits or blocks. Invariant: layers see a parameter as f32 of its own shape, so they are independent
-//! of the format; a parameter in such a format is frozen.
+//! 16 bits or blocks. Invariant: layers read a parameter as f32 of its own shape, so they are independent of
+//! the format. A parameter in such a format is frozen.
 
 use super::{Module, Param};
 use crate::error::{Error, ErrorKind, Result};
@@ -37,8 +37,8 @@ impl Stored {
 }
 
 /// Stores the matrices of a model in fewer bits and freezes them. Call it before the session is created.
-/// Vectors, and matrices whose rows are not whole numbers of blocks, are unchanged. Returns the names of the
-/// matrices whose format changed.
+/// Parameters that are not f32 matrices, and matrices that cannot be divided into whole blocks, are
+/// unchanged. Returns the names of the matrices whose format changed.
 ///
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; }
@@ -51,7 +51,7 @@ impl Stored {
 /// ```
 ///
 /// # Errors
-/// Returns an error if a matrix already has such a format.
+/// Returns an error if a matrix is already stored in fewer bits, or an error of [`ParamTable::of`].
 pub fn store_matrices(model: &dyn Module, stored: Stored) -> Result<Vec<String>> {
     let table = ParamTable::of(model)?;
     let matrices = || table.iter().filter(|used| used.param.shape().rank() == 2);
@@ -102,8 +102,8 @@ impl Param {
         }
     }
 
-    /// Gathers the rows of a table `[rows, R..]` that `index` i32 `[I..]` names: f32 `[I.., R..]`. If the
-    /// table is stored in fewer bits, rows are gathered before they are converted.
+    /// Gathers the rows of a table `[rows, R..]` that `index` i32 `[I..]` names, and returns f32
+    /// `[I.., R..]`. If the table is stored in fewer bits, rows are gathered before they are converted.
     #[track_caller]
     pub fn gather_rows(&self, index: Tensor) -> Tensor {
         match self.stored() {

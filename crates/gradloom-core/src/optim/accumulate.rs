@@ -2,8 +2,8 @@
 //!
 //! In: a graph with the gradients of a micro-batch. Out: a graph that runs several micro-batches and has the
 //! means of their gradients. Invariant: the computation of a micro-batch waits for the gradients of the
-//! previous one, so that only one of them is in memory; each micro-batch reads the states that the previous
-//! one updated.
+//! previous one, so that the temporaries of only one micro-batch are in memory. Each micro-batch reads the
+//! states that the previous one updated.
 
 use super::Trainable;
 use crate::error::{Error, ErrorKind, Result};
@@ -29,12 +29,12 @@ fn of_all(ty: &Type, micro_batches: usize) -> Type {
 
 /// Returns a graph of `micro_batches` micro-batches, each like the given graph, and the parameters to train
 /// in it. Its inputs are those of [`of_all_batches`]. An f32 output of rank 0 becomes the mean over the
-/// micro-batches, and an integer output of rank 0 is that of the last one; other outputs are concatenated
-/// along the first axis.
+/// micro-batches, and any other output of rank 0 becomes that of the last micro-batch. Outputs of higher rank
+/// are concatenated along the first axis.
 ///
 /// # Errors
 /// Returns an error if `micro_batches` is 0, if the micro-batches have more than 2^18 ops in total, or if the
-/// model updates a part of a state.
+/// model updates a part of a state or a state that must be updated in place.
 pub fn accumulate(
     graph: &Graph,
     parameters: &[Trainable],
@@ -67,7 +67,7 @@ struct Batches<'g> {
     parameters: &'g [Trainable],
     count: usize,
     target: Graph,
-    /// Values of the current micro-batch, by their ids in the source.
+    /// Values of the current micro-batch, by their ids in `source`.
     values: Vec<Option<ValueId>>,
     /// Values that all micro-batches share: parameters, whole inputs and constants.
     common: Vec<Option<ValueId>>,
@@ -106,7 +106,7 @@ impl<'g> Batches<'g> {
     }
 
     fn add(&mut self, number: usize) {
-        // States that the previous micro-batch updated.
+        // The micro-batch reads the states that the previous one updated.
         let states: Vec<(ValueId, ValueId)> = match number {
             0 => Vec::new(),
             _ => self.source.updates.iter().map(|update| (update.target, self.of(update.value))).collect(),
@@ -125,7 +125,8 @@ impl<'g> Batches<'g> {
             let value = self.of(output.value);
             self.outputs[i].push(value);
         }
-        // The gradient that is computed last; in a chain of layers, that of the first layer.
+        // The next micro-batch waits for the gradient that is computed last, which is that of the first layer
+        // in a chain of layers.
         let last = self.parameters.iter().enumerate().max_by_key(|(_, p)| p.gradient.index());
         self.last = last.and_then(|(i, _)| self.gradients[i]);
     }
@@ -152,9 +153,9 @@ impl<'g> Batches<'g> {
         }
     }
 
-    /// Adds a value to the gradient sum of each parameter whose gradient it is. This happens as soon as the
-    /// value is computed, so that its operands need not be kept. The sum over the previous micro-batches is
-    /// complete by then.
+    /// Adds a value to the gradient sum of each parameter whose gradient it is, right after the op that
+    /// computes the value, so that the operands of that op need not be kept. A barrier makes the addition
+    /// wait for the last gradient of the previous micro-batch.
     fn add_gradient(&mut self, value: ValueId) {
         let now = self.of(value);
         let mut b = Builder::new(&mut self.target, None);
@@ -230,7 +231,7 @@ impl<'g> Batches<'g> {
     }
 }
 
-/// Adds values to sums, which are empty at first.
+/// Adds values to sums. If `sums` is empty, the values become the sums.
 fn add_all(graph: &mut Graph, sums: &mut Vec<ValueId>, values: Vec<ValueId>) {
     if sums.is_empty() {
         *sums = values;

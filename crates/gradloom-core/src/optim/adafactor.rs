@@ -7,8 +7,8 @@ use super::{
 use crate::error::Result;
 use crate::ir::{BinaryOp, ReduceOp, UnaryOp, ValueId};
 
-/// Adafactor, which keeps the second moments of a matrix as one mean for each row and each column, so that it
-/// needs hardly any memory. Its steps are relative to the size of the parameter.
+/// Adafactor, which stores the second moments of a matrix as one mean for each row and one for each column,
+/// and therefore needs very little memory. Its steps are relative to the size of the parameter.
 ///
 /// See [the formulas](crate::optim#formulas).
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ impl Adafactor {
         beta2_decay
         /// Sets the minimum of the root of a second moment; 2^-23 by default.
         epsilon1
-        /// Sets the minimum of the parameter's size to which steps are relative, at most 1e9; 1e-3 by
+        /// Sets the minimum of the parameter's size, to which steps are relative; at most 1e9, and 1e-3 by
         /// default.
         epsilon2
         /// Sets the maximum root mean square of a parameter's scaled gradient; 1 by default.
@@ -57,7 +57,7 @@ impl Adafactor {
     }
 }
 
-/// Appends the root mean square, of rank 0.
+/// Appends the root mean square of all elements of `x`, which has rank 0.
 fn root_mean_square(s: &mut StepBuilder<'_, '_>, x: ValueId) -> ValueId {
     let shape = s.builder.shape(x);
     let axes: Vec<usize> = (0..shape.rank()).collect();
@@ -107,7 +107,7 @@ impl Optimizer for Adafactor {
 
     fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
         check_rates(numbers)?;
-        // Parameters can grow to this size, and the sum of their squares must fit f32.
+        // Parameters can grow to the size epsilon2, and the sum of their squares must fit f32.
         check(numbers, "epsilon2", |v| (0.0..=1e9).contains(&v), "at least 0 and at most 1e9")?;
         check_epsilon(numbers, "epsilon1")?;
         check_positive(numbers, "threshold")?;
@@ -127,7 +127,7 @@ impl Optimizer for Adafactor {
                 (self.moment(s, "rows", parameter, rows), self.moment(s, "columns", parameter, columns));
             let level = mean(s, rows, column);
             let level = s.with_scalar(BinaryOp::Max, level, epsilon1);
-            // The outer product, divided by the mean of `rows`.
+            // Compute the outer product of `rows` and `columns`, divided by the mean of `rows`.
             let [rows, columns, level] = [rows, columns, level].map(|x| s.builder.broadcast(x, &shape));
             let product = s.builder.mul(rows, columns);
             s.builder.div(product, level)
@@ -138,7 +138,7 @@ impl Optimizer for Adafactor {
         let variance = s.with_scalar(BinaryOp::Max, variance, least);
         let scale = s.builder.unary(UnaryOp::Rsqrt, variance);
         let update = s.builder.mul(gradient, scale);
-        // The step is relative to the parameter's size; a large update is scaled down.
+        // Make the step relative to the parameter's size, and scale down a large update.
         let rate = s.shared("relative_rate", |s| {
             let root = s.builder.unary(UnaryOp::Rsqrt, s.step);
             let lr = s.scalar("lr");
@@ -146,7 +146,8 @@ impl Optimizer for Adafactor {
         });
         let (size, epsilon2) = (root_mean_square(s, parameter.value), s.scalar("epsilon2"));
         let size = s.builder.binary(BinaryOp::Max, size, epsilon2);
-        // The squares of large parameters may overflow, and an update of 0 times infinity would be NaN.
+        // Clamp the size, as the squares of large parameters may overflow, and an update of 0 times infinity
+        // would be NaN.
         let largest = s.builder.number(f32::MAX.into());
         let size = s.builder.binary(BinaryOp::Min, size, largest);
         let alpha = s.builder.mul(size, rate);

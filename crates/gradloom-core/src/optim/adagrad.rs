@@ -56,7 +56,8 @@ impl Optimizer for Adagrad {
 
     fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
         check_rates(numbers)?;
-        // Not passed to the device: it is the initial value of the states.
+        // The number `initial` is checked separately: it is not passed to the device, as it is the initial
+        // value of the states.
         check_size(&named([("initial", self.initial)]), "initial")?;
         check_epsilon(numbers, "epsilon")
     }

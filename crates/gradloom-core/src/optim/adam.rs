@@ -81,7 +81,8 @@ impl<const DECOUPLED: bool> Optimizer for AdamOf<DECOUPLED> {
     fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
         check_rates(numbers)?;
         check_epsilon(numbers, "epsilon")?;
-        // Computed in f64, so that beta is not rounded to f32 before 1 - beta and beta^t are computed.
+        // Compute these numbers in f64, so that beta is not rounded to f32 before 1 - beta and beta^t are
+        // computed.
         for (name, complement, logarithm) in
             [("beta1", "one_minus_beta1", "ln_beta1"), ("beta2", "one_minus_beta2", "ln_beta2")]
         {
@@ -114,7 +115,7 @@ fn step(s: &mut StepBuilder<'_, '_>, parameter: &Trainable, gradient: ValueId, f
     let next_v = s.builder.add(kept, square);
     let (next_m, next_v) = (s.assign(m, next_m), s.assign(v, next_v));
 
-    // 1 - beta^t = -expm1(t·ln beta), without cancellation for small t.
+    // Computes 1 - beta^t as -expm1(t·ln beta), without cancellation for small t.
     fn correction(s: &mut StepBuilder<'_, '_>, ln_beta: &str) -> ValueId {
         let ln_beta = s.scalar(ln_beta);
         let power = s.builder.mul(s.step, ln_beta);
@@ -125,7 +126,7 @@ fn step(s: &mut StepBuilder<'_, '_>, parameter: &Trainable, gradient: ValueId, f
         let (lr, correction) = (s.scalar("lr"), correction(s, "ln_beta1"));
         s.builder.div(lr, correction)
     });
-    // One division in total instead of one for each element.
+    // Divide once in total instead of once for each element.
     let root_factor = s.shared("root_factor", |s| {
         let correction = correction(s, "ln_beta2");
         let root = s.builder.unary(UnaryOp::Sqrt, correction);

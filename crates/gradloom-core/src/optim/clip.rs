@@ -1,9 +1,10 @@
-//! Clipping by value, and by global norm with PyTorch's formula (`clip_grad_norm_`): `g · min(1, max_norm /
-//! (norm + 1e-6))`. Pascanu, Mikolov, Bengio, 2013.
+//! Clipping by value, and by global norm with PyTorch's formula (`clip_grad_norm_`):
+//! `g · min(1, max_norm / (norm + 1e-6))`. Pascanu, Mikolov, Bengio, 2013.
 
 use crate::ir::{BinaryOp, Builder, OpKind, ReduceOp, UnaryOp, ValueId};
 
-/// Appends the global norm of the gradients, which is the norm of all their elements. It has rank 0.
+/// Appends the global norm of the gradients, which is the Euclidean norm of all their elements and has rank
+/// 0.
 pub fn global_norm(builder: &mut Builder<'_>, gradients: &[ValueId]) -> ValueId {
     let squares: Vec<ValueId> = gradients
         .iter()
@@ -33,8 +34,8 @@ pub fn clip_by_value(builder: &mut Builder<'_>, gradients: &[ValueId], limit: Va
         .collect()
 }
 
-/// Scales all gradients down by one factor so that their global norm, which is `norm`, becomes at most
-/// `max_norm`. Both are f32 of rank 0.
+/// Scales all gradients down by the same factor, so that their global norm becomes at most `max_norm`. The
+/// global norm before scaling is `norm`. `norm` and `max_norm` are f32 of rank 0.
 pub fn clip_by_global_norm(
     builder: &mut Builder<'_>,
     gradients: &[ValueId],

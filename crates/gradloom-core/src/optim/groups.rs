@@ -5,9 +5,9 @@ use crate::error::Result;
 use crate::ir::ValueId;
 use crate::nn::Pattern;
 
-/// A default optimizer, and other optimizers for the parameters whose names match a pattern. The first
-/// matching pattern decides. Each optimizer has its own algorithm and hyperparameters and follows its own
-/// schedule.
+/// A default optimizer, and other optimizers for the parameters whose names match a pattern. If several
+/// patterns match, the first one applies. Each optimizer has its own algorithm and hyperparameters and
+/// follows its own schedule.
 ///
 /// ```
 /// # use gradloom_core::optim::{AdamW, Groups, Muon, Sgd};
@@ -16,7 +16,8 @@ use crate::nn::Pattern;
 ///     .group("*.bias", Sgd::new(1e-2));
 /// ```
 ///
-/// The names of a group's hyperparameters begin with its pattern, as in `*.bias:weight_decay`.
+/// The names of a group's hyperparameters begin with the group's pattern and a colon, as in
+/// `*.bias:weight_decay`.
 #[derive(Debug)]
 pub struct Groups {
     rest: Box<dyn Optimizer>,

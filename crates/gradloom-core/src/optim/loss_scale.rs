@@ -1,9 +1,9 @@
 //! Adaptive loss scaling.
 //!
 //! In: a training graph whose backward pass began with the scale instead of 1, and whose gradients were
-//! divided by it. Out: the graph in which a step with non-finite gradients changes only the scale. Always
-//! holds: the scale is a power of two of at least 1, so it rounds nothing; where it is 1, non-finite
-//! gradients are an error of the step, as without a scale.
+//! divided by it. Out: the graph in which a step with non-finite gradients changes only the scale. Invariant:
+//! the scale is a power of two of at least 1, so multiplying by it does not round. If the scale is 1,
+//! non-finite gradients are an error of the step, as without a scale.
 //!
 //! The rule is that of PyTorch's `torch.amp.GradScaler`: the scale is halved after a step that overflowed,
 //! and doubled after 2,000 consecutive steps that did not. It starts below PyTorch's 65,536, so that the
@@ -27,7 +27,7 @@ pub fn loss_scale(b: &mut Builder<'_>) -> ValueId {
     state(b, "loss_scale", FIRST)
 }
 
-/// Returns the leaf of the scale if the graph has one.
+/// Returns the leaf of the loss scale, if the graph has a loss scale.
 pub(super) fn of(graph: &Graph) -> Option<ValueId> {
     let is_scale = |kind: &OpKind| matches!(kind, OpKind::State { name, .. } if name == LOSS_SCALE);
     graph.entry_ops().find(|(_, op)| is_scale(&op.kind)).map(|(_, op)| op.results[0])
@@ -38,11 +38,11 @@ fn state(b: &mut Builder<'_>, name: &str, init: f64) -> ValueId {
     b.op(OpKind::State { name, ty, init: Number::Float(init) }, &[])
 }
 
-/// Adds the update of the scale, and makes existing updates of the model and all later ones take effect only
-/// if the norm of the gradients is finite. Returns the value that must be finite for the commit.
+/// Adds the update of the scale, and makes the model's existing updates and all later updates take effect
+/// only if the norm of the gradients is finite. Returns the value that must be finite for the step to commit.
 ///
 /// # Errors
-/// Returns an error if the model updates a part of a state.
+/// Returns an error if the model updates a part of a state or a state that must be updated in place.
 pub(super) fn adapt(s: &mut StepBuilder<'_, '_>, scale: ValueId, norm: ValueId) -> Result<ValueId> {
     let b = &mut *s.builder;
     let infinity = b.number(f64::INFINITY);
@@ -60,7 +60,7 @@ pub(super) fn adapt(s: &mut StepBuilder<'_, '_>, scale: ValueId, norm: ValueId) 
     let next = b.select(fits, grown, half);
     let counted = b.select(grows, zero, steps);
     let counted = b.select(fits, counted, zero);
-    // At the smallest scale, the scale did not cause the overflow.
+    // If the scale is 1, it did not cause the overflow, so the step fails.
     let can_shrink = b.compare(CompareOp::Gt, scale, one);
     let forgiven = b.select(can_shrink, zero, norm);
     let guarded = b.select(fits, norm, forgiven);

@@ -93,9 +93,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{BinaryOp, Builder, DType, Graph, Guard, Number, OpKind, Output, Type, Update, ValueId};
 use std::fmt;
 
-/// Prefix of the names of all optimizer states. A reset restores their initial values.
+/// Prefix of the names of all optimizer states. A reset of the optimizer restores their initial values.
 pub const STATE_PREFIX: &str = "optim.";
-/// Name of the i32 state that counts the steps that took effect.
+/// Name of the i32 state with the number of steps that took effect.
 pub const APPLIED_STEP: &str = "optim.applied_step";
 /// Name of the output with the global norm of all gradients, before clipping.
 pub const GRADIENT_NORM: &str = "gradient_norm";
@@ -170,17 +170,18 @@ pub struct StepBuilder<'b, 'g> {
     pub step: ValueId,
     scalars: SortedMap<String, ValueId>,
     derived: SortedMap<&'static str, ValueId>,
-    /// Shared values under other learning rates, by the name of the rate.
+    /// Shared values that were built under other learning rates, by the name of the rate.
     rates: SortedMap<&'static str, SortedMap<&'static str, ValueId>>,
     /// Prefix of the names of hyperparameters.
     prefix: String,
     /// Shared values of groups of parameters, by the prefix of the group.
     groups: SortedMap<String, Derived>,
-    /// Bool value that is true if the gradients are finite; `None` without a loss scale.
+    /// Bool value that is true if the norm of the gradients is finite; `None` without a loss scale.
     fits: Option<ValueId>,
 }
 
-/// Values that are built once: those for all parameters, and those under other learning rates.
+/// Values that are built once and shared by all parameters, followed by the shared values under other
+/// learning rates.
 type Derived = (SortedMap<&'static str, ValueId>, SortedMap<&'static str, SortedMap<&'static str, ValueId>>);
 
 impl StepBuilder<'_, '_> {
@@ -344,7 +345,7 @@ pub enum DecayRule {
 }
 
 impl DecayRule {
-    /// Returns whether weight decay applies to a parameter.
+    /// Returns `true` if weight decay applies to a parameter.
     pub fn applies(self, graph: &Graph, parameter: &Trainable) -> bool {
         parameter.decay.unwrap_or(match self {
             DecayRule::Matrices => graph.ty(parameter.value).shape.rank() >= 2,
@@ -355,11 +356,11 @@ impl DecayRule {
 
 /// Appends the optimizer: the gradient norm (an output, and a guard of the commit), the changes of gradients
 /// and parameters that the settings request, the updates, and the step counter. If the backward pass began
-/// with [`loss_scale`], the scale is adapted.
+/// with [`loss_scale()`], also appends the update of the scale.
 ///
 /// # Errors
 /// Returns an error if there is no parameter to train, or if a pattern matches no parameter; with a loss
-/// scale, also if the model updates a part of a state.
+/// scale, also if the model updates a part of a state or a state that must be updated in place.
 pub fn attach(
     mut graph: Graph,
     parameters: &[Trainable],
@@ -397,7 +398,7 @@ pub fn attach(
         None => norm,
     };
     for (parameter, gradient) in parameters.iter().zip(gradients) {
-        // A 16-bit parameter is updated in f32 and rounded once.
+        // Update a 16-bit parameter in f32, and round it once.
         let (leaf, dtype) = (parameter.value, state.builder.ty(parameter.value).dtype);
         let value = state.builder.cast(leaf, dtype.computed());
         let parameter = Trainable { gradient, value, ..parameter.clone() };
@@ -418,9 +419,9 @@ pub fn attach(
     Ok(graph)
 }
 
-/// Largest learning rate and weight decay. The elements of a gradient with a finite norm are at most 1.8e19,
-/// so the step that it causes is finite, too: no weight becomes infinite in one step, and the device need not
-/// check for it.
+/// Maximum of learning rates and weight decays. The elements of a gradient with a finite norm are at most
+/// 1.8e19, so the step that the gradient causes is also finite: no weight becomes infinite in one step, and
+/// the device need not check for infinity.
 pub const LARGEST_RATE: f64 = 1e18;
 
 /// Returns a hyperparameter, or an error that names it if it is out of range.
@@ -460,14 +461,15 @@ fn named<const N: usize>(numbers: [(&str, f64); N]) -> Hyperparameters {
     numbers.map(|(name, value)| (name.to_string(), value)).into()
 }
 
-/// Checks that a number is finite and positive as a normal f32; the device has no smaller numbers.
+/// Checks that a number is finite and at least the smallest positive normal f32, as the device has no smaller
+/// positive numbers.
 fn check_positive(numbers: &Hyperparameters, name: &str) -> Result<()> {
     let range = "finite and greater than 0, as a float32";
     check(numbers, name, |v| v >= f32::MIN_POSITIVE.into(), range).map(drop)
 }
 
-/// Checks a number that keeps a divisor from being 0, and raises it to at least 1e-19, whose square is still
-/// representable in f32. Otherwise 0 divided by 0 could make a weight NaN.
+/// Checks a number that keeps a divisor from being 0, and raises it to at least 1e-19, whose square is
+/// representable in f32. With a smaller number, 0 divided by 0 could make a weight NaN.
 fn check_epsilon(numbers: &mut Hyperparameters, name: &str) -> Result<()> {
     let value = check_size(numbers, name)?;
     set_number(numbers, name, value.max(1e-19));

@@ -7,11 +7,11 @@ use super::{
 use crate::error::Result;
 use crate::ir::{BinaryOp, DotAxes, ReduceOp, UnaryOp, ValueId};
 
-/// Coefficients of the iteration that orthogonalises a matrix.
+/// Coefficients of the iteration that orthogonalizes a matrix.
 const NEWTON_SCHULZ: [f64; 3] = [3.4445, -4.775, 2.0315];
 const ITERATIONS: usize = 5;
 
-/// Muon, whose step is the momentum of a matrix, orthogonalised by a Newton-Schulz iteration. Parameters that
+/// Muon, whose step is the momentum of a matrix, orthogonalized by a Newton-Schulz iteration. Parameters that
 /// are not matrices are trained by AdamW with its default settings and a separate learning rate. Weight decay
 /// shrinks the parameter itself, in proportion to the learning rate.
 ///
@@ -65,7 +65,7 @@ impl Muon {
     }
 
     /// Scales steps by `0.2 sqrt(max(rows, columns))` instead of `sqrt(max(1, outputs / inputs))`. Steps are
-    /// then as large as AdamW's, whose learning rates can be used (Liu et al., 2025).
+    /// then as large as AdamW's, so that learning rates of AdamW can be used (Liu et al., 2025).
     #[must_use]
     pub fn match_adam(mut self) -> Self {
         self.matches_adam = true;
@@ -152,7 +152,8 @@ impl Optimizer for Muon {
         };
         let update = orthogonal(s, update);
         let (inputs, outputs) = (shape[0] as f64, shape[1] as f64);
-        // Weights are [inputs, outputs] here, and the transpose in PyTorch.
+        // Weights are [inputs, outputs] here, the transpose of PyTorch's, so the ratio is that of the columns
+        // to the rows.
         let factor = match self.matches_adam {
             true => 0.2 * inputs.max(outputs).sqrt(),
             false => (outputs / inputs.max(1.0)).max(1.0).sqrt(),

@@ -6,12 +6,13 @@ use std::fmt;
 use std::str::FromStr;
 
 /// PyTorch's `ReduceLROnPlateau` for a measure that should decrease, such as a loss. The rate is multiplied
-/// by `factor` if the measure has not improved on the best one by more than the fraction `threshold` in more
-/// than `patience` consecutive looks.
+/// by `factor` after more than `patience` consecutive looks at which the measure has not improved on the best
+/// one by more than the fraction `threshold`.
 ///
-/// It depends on a measure on the host, so it is not a [`Schedule`](super::Schedule). `Train::set_plateau`
-/// makes training follow it and stores it in checkpoints: call `train.set_plateau(Plateau::new(0.1))`, then
-/// `train.look(loss)?` after each epoch. It can also be used alone:
+/// A plateau depends on a measure on the host, so it is not a [`Schedule`](super::Schedule).
+/// `Train::set_plateau` makes training follow a plateau and stores it in checkpoints: call
+/// `train.set_plateau(Plateau::new(0.1))`, then `train.look(loss)?` after each epoch. It can also be used
+/// alone:
 ///
 /// ```
 /// # use gradloom_core::optim::Plateau;
@@ -78,7 +79,8 @@ impl Plateau {
         self
     }
 
-    /// Sets the cooldown: the number of looks after a decrease that do not count.
+    /// Sets the cooldown, the number of looks after a decrease that do not count as looks without an
+    /// improvement.
     #[must_use]
     pub fn cooldown(mut self, looks: u64) -> Self {
         self.cooldown = looks;
@@ -97,8 +99,8 @@ impl Plateau {
         self.lr
     }
 
-    /// Returns the current rate of a group of parameters with the initial rate `rate`: it decreases by the
-    /// same factors, but not below the minimum rate.
+    /// Returns the current rate of a group of parameters with the initial rate `rate`, which decreases by the
+    /// same factors as `lr`, but not below the minimum rate.
     pub fn scaled(&self, rate: f64) -> f64 {
         if self.lr == self.start {
             return rate;
@@ -120,7 +122,7 @@ impl Plateau {
         }
         if self.bad > self.patience {
             let next = (self.lr * self.factor).max(self.least);
-            // PyTorch's `eps`: a smaller decrease is ignored.
+            // As with PyTorch's `eps`, ignore a smaller decrease.
             if self.lr - next > 1e-8 {
                 self.lr = next;
             }

@@ -48,8 +48,8 @@ impl RmsProp {
         decay_everything
     }
 
-    /// Sets the momentum, the factor by which a running sum of steps decays, at least 0 and less than 1.
-    /// There is none by default.
+    /// Sets the momentum, the factor by which a running sum of steps decays, at least 0 and less than 1. By
+    /// default, there is no momentum.
     #[must_use]
     pub fn momentum(mut self, momentum: f64) -> Self {
         self.momentum = Some(momentum);
@@ -95,7 +95,7 @@ impl Optimizer for RmsProp {
         if self.centered {
             let centre = s.running_mean("gradient", parameter, gradient, "one_minus_alpha");
             let off = s.builder.mul(centre, centre);
-            // Rounding can make the difference negative, and its root NaN.
+            // Clamp the difference, which rounding can make negative, so that its root is not NaN.
             let difference = s.builder.sub(mean, off);
             let zeros = s.builder.splat_like(difference, 0.0);
             mean = s.builder.binary(BinaryOp::Max, difference, zeros);

@@ -7,10 +7,10 @@ use std::f64::consts::PI;
 use std::fmt;
 use std::str::FromStr;
 
-/// A learning rate as a function of the attempted step, counted from 0. It does not depend on whether steps
-/// took effect, which is known only on the device.
+/// A learning rate as a function of the attempted step, counted from 0. The rate does not depend on whether
+/// steps took effect, which is known only on the device.
 ///
-/// Its text, which checkpoints contain, is its kind followed by its numbers in order:
+/// The text of a schedule, which checkpoints contain, is its kind followed by its numbers in order:
 ///
 /// ```
 /// # use gradloom_core::optim::Schedule;
@@ -121,7 +121,7 @@ impl Schedule {
     /// then half a period down to `peak / 250,000`, which is reached at step `total - 1`. Corresponds to
     /// PyTorch's `OneCycleLR`. Smith and Topin, 2018.
     pub fn one_cycle(peak: f64, total: u64) -> Self {
-        // PyTorch's turning point, which may lie between two steps, is rounded to the nearest step.
+        // Round PyTorch's turning point, which may lie between two steps, to the nearest step.
         let rise = (total as f64 * 0.3 - 1.0).round().max(0.0) as u64;
         let up = Schedule::Cosine { from: peak / 25.0, to: peak, steps: rise.max(1) };
         let down = Schedule::Cosine {
@@ -216,7 +216,7 @@ impl Schedule {
             }
             "milestones" => {
                 let (peak, count) = (words.number()?, words.number::<usize>()?);
-                // The capacity is not reserved, as the text may contain any count.
+                // Do not reserve capacity for `count` numbers, as the text may contain any count.
                 let milestones = (0..count).map(|_| words.number()).collect::<Result<_, _>>()?;
                 Self::Milestones { peak, milestones, gamma: words.number()? }
             }

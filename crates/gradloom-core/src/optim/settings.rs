@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::ir::{BinaryOp, CompareOp, DType, ValueId};
 use crate::nn::Pattern;
 
-/// Settings that apply in addition to the optimizer, in the order of the fields.
+/// Settings that apply in addition to the optimizer. Gradients are changed in the order of the fields.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     /// Patterns of parameter names; the gradient of each matching parameter is divided by its own norm plus
@@ -50,7 +50,7 @@ impl Settings {
     }
 
     /// Returns the gradients for the optimizer, and the global norm of the original gradients. Both are
-    /// divided by the loss scale, if there is one.
+    /// divided by the loss scale, if any.
     pub(super) fn gradients(
         &self,
         s: &mut StepBuilder<'_, '_>,
@@ -59,7 +59,7 @@ impl Settings {
         let mut gradients: Vec<ValueId> = parameters.iter().map(|p| p.gradient).collect();
         let mut norm = global_norm(s.builder, &gradients);
         if let Some(scale) = loss_scale::of(s.builder.graph) {
-            // Divided here, where the optimizer's kernel can do it, and not where the gradients are computed:
+            // Divide by the scale here, in the optimizer's kernel, and not where the gradients are computed:
             // an op after a product prevents the product from being summed with others.
             let one = s.builder.number(1.0);
             let by = s.builder.div(one, scale);
@@ -86,8 +86,8 @@ impl Settings {
         (gradients, norm)
     }
 
-    /// Adds the running mean of a parameter: its value after the first step, then `mean + (p - mean)·(1 -
-    /// decay)`, like PyTorch's `AveragedModel` with `get_ema_avg_fn`.
+    /// Adds the running mean of a parameter: its value after the first step, then
+    /// `mean + (p - mean)·(1 - decay)`, like PyTorch's `AveragedModel` with `get_ema_avg_fn`.
     pub(super) fn average(&self, s: &mut StepBuilder<'_, '_>, parameter: &Trainable, updated: ValueId) {
         if self.average.is_none() {
             return;

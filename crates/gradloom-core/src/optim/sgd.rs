@@ -33,14 +33,14 @@ impl Sgd {
     }
 
     /// Sets the momentum, the factor by which a running sum of gradients decays, at least 0 and less than 1.
-    /// There is none by default.
+    /// By default, there is no momentum.
     #[must_use]
     pub fn momentum(mut self, momentum: f64) -> Self {
         self.momentum = Some(momentum);
         self
     }
 
-    /// Uses Nesterov momentum; a momentum must be set, too.
+    /// Uses Nesterov momentum, for which [`Sgd::momentum`] must also be called.
     #[must_use]
     pub fn nesterov(mut self) -> Self {
         self.nesterov = true;

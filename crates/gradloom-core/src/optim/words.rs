@@ -1,7 +1,7 @@
 //! Parsing of the texts from which training is resumed.
 //!
-//! In: a text of words separated by spaces. Out: numbers, in order. Invariant: what `Display` of f64 and
-//! u64 writes is parsed to the same bits, except for NaN.
+//! In: a text of words separated by spaces. Out: words and numbers, in order. Invariant: a number that was
+//! written by `Display` of f64 or u64 is parsed to the same bits, except for NaN.
 
 use crate::error::{Error, ErrorKind};
 use std::str::{FromStr, SplitAsciiWhitespace};

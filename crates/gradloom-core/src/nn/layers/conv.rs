@@ -5,14 +5,15 @@ use crate::trace::{ConvOptions, PerAxis, Tensor};
 
 /// Returns weights and a bias that start uniformly distributed within ±1/sqrt(fan-in), as in PyTorch.
 fn parameters(extents: [usize; 2], size: &[usize], outputs: usize) -> (Param, Option<Param>) {
-    // As in PyTorch, this is the fan-in of transposed convolutions, too.
+    // As in PyTorch, the product with the second extent is also the fan-in of transposed convolutions, whose
+    // weights begin with the input channels.
     let fan_in = size.iter().fold(extents[1], |product, &n| product.saturating_mul(n));
     let bound = 1.0 / (fan_in.max(1) as f64).sqrt();
     let init = Init::Uniform { low: -bound, high: bound };
     (Param::of_shape([&extents, size].concat(), init.clone()), Some(Param::new([outputs], init)))
 }
 
-/// Returns a size for each of `axes` axes: those given, or one given size for all.
+/// Returns a size for each of `axes` axes: the given sizes, or the single given size for all axes.
 ///
 /// # Panics
 /// Panics if neither 1 nor `axes` sizes are given.
@@ -41,7 +42,7 @@ macro_rules! layers {
         $(#[$doc])*
         #[derive(Clone, Debug)]
         pub struct $name {
-            /// Weights, in the shape that the convolution takes.
+            /// Weights, in the shape that the convolution's tensor method documents.
             pub weight: Param,
             /// Bias `[outputs]`, if any.
             pub bias: Option<Param>,
@@ -54,8 +55,8 @@ macro_rules! layers {
             /// ±1/sqrt(fan-in), as in PyTorch.
             ///
             /// # Panics
-            /// Panics if `channels` or `outputs` is not a multiple of the number of groups, or if `size` has
-            /// neither one number nor one for each axis.
+            /// Panics if the number of groups is 0, if `channels` or `outputs` is not a multiple of it, or if
+            /// `size` has neither one number nor one number for each axis.
             #[track_caller]
             pub fn new(channels: usize, outputs: usize, size: impl PerAxis, options: ConvOptions) -> Self {
                 let (groups, size) = (options.group_count(), sizes(&size, $axes));
@@ -100,13 +101,13 @@ macro_rules! layers {
     )*};
 }
 layers! {
-    /// A convolution over one axis with a bias. See [`Tensor::conv1d`].
+    /// A convolution over one axis, with a bias by default. See [`Tensor::conv1d`].
     Conv1d: 1 conv1d;
-    /// A convolution over two axes with a bias. See [`Tensor::conv2d`].
+    /// A convolution over two axes, with a bias by default. See [`Tensor::conv2d`].
     Conv2d: 2 conv2d;
-    /// A transposed convolution over one axis with a bias. See [`Tensor::conv_transpose1d`].
+    /// A transposed convolution over one axis, with a bias by default. See [`Tensor::conv_transpose1d`].
     ConvTranspose1d: 1 conv_transpose1d;
-    /// A transposed convolution over two axes with a bias. See [`Tensor::conv_transpose2d`].
+    /// A transposed convolution over two axes, with a bias by default. See [`Tensor::conv_transpose2d`].
     ConvTranspose2d: 2 conv_transpose2d;
 }
 

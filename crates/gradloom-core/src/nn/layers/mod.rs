@@ -1,4 +1,5 @@
-//! Layers. The ops of a layer have the location of its caller, so that errors point into the user's model.
+//! Layers. The ops of a layer have the source location of the layer's caller, so that errors refer to the
+//! user's model.
 
 use super::{Init, Module, Param, Visitor};
 use crate::trace::Tensor;

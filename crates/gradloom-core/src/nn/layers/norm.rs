@@ -5,9 +5,9 @@ use crate::nn::{Init, Module, Param, Visitor};
 use crate::trace::{Operand, Range, Tensor, acting, fail_with_help, has_floats, is_in_range};
 
 impl Tensor {
-    /// Applies layer normalization without a bias to f32 `[.., width]`: `(x - mean) / sqrt(variance +
-    /// epsilon) · weight` over the last axis, with the population variance. `weight` is `[width]`, or the
-    /// number 1. Ba, Kiros, Hinton, 2016.
+    /// Applies layer normalization without a bias to f32 `[.., width]`:
+    /// `(x - mean) / sqrt(variance + epsilon) · weight` over the last axis, with the population variance.
+    /// `weight` is `[width]`, or the number 1. Ba, Kiros, Hinton, 2016.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -51,7 +51,7 @@ fn over_root_mean_square(x: Tensor, weight: Tensor, epsilon: f64) -> Tensor {
     x * (x.square().mean_keep(-1) + epsilon).rsqrt() * weight
 }
 
-/// Returns whether the operands of a normalization are valid; if not, records an error of the op named
+/// Returns `true` if the operands of a normalization are valid; otherwise, records an error of the op named
 /// `token`.
 #[track_caller]
 fn fits(token: &str, x: Tensor, weight: Tensor) -> bool {

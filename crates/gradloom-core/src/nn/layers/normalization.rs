@@ -32,7 +32,8 @@ impl Tensor {
             return self;
         }
         let positions: usize = shape[2..].iter().product();
-        // Without channels, the number of groups is unbounded, so the product saturates.
+        // If there are 0 channels, any number of groups divides them, so the product could overflow:
+        // saturate.
         let rows = self.reshape([shape[0].saturating_mul(groups), shape[1] / groups * positions]);
         let centred = rows - rows.mean_keep(-1);
         let normal = centred * (centred.square().mean_keep(-1) + epsilon).rsqrt();
@@ -61,10 +62,10 @@ impl Tensor {
         self.group_norm(channels.max(1), weight, epsilon)
     }
 
-    /// Applies batch normalization with the given mean and variance, both `[channels]`, to f32 `[batch,
-    /// channels, S..]`: `(x - mean) / sqrt(variance + epsilon) · weight`, where `weight` is `[channels]` or
-    /// the number 1. [`Tensor::channel_mean`] and [`Tensor::channel_variance`] compute the statistics of a
-    /// batch. Ioffe and Szegedy, 2015.
+    /// Applies batch normalization with the given mean and variance, both `[channels]`, to f32
+    /// `[batch, channels, S..]`: `(x - mean) / sqrt(variance + epsilon) · weight`, where `weight` is
+    /// `[channels]` or the number 1. [`Tensor::channel_mean`] and [`Tensor::channel_variance`] compute the
+    /// statistics of a batch. Ioffe and Szegedy, 2015.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -132,8 +133,8 @@ fn per_channel(x: Tensor, shape: &Shape) -> Tensor {
     }
 }
 
-/// Returns whether `x` is `[batch, channels, S..]` of floats and `given` is a scalar or `[channels]`; if not,
-/// records an error of the op named `token`.
+/// Returns `true` if `x` is `[batch, channels, S..]` of floats and `given` is a scalar or `[channels]`;
+/// otherwise, records an error of the op named `token`.
 #[track_caller]
 fn has_channels(token: &str, x: Tensor, given: Tensor) -> bool {
     let (shape, numbers) = (x.shape(), given.shape());
@@ -203,7 +204,8 @@ pub struct BatchNorm {
     pub bias: Param,
     /// Running mean `[channels]`, initially 0.
     pub running_mean: State,
-    /// Running variance `[channels]`, initially 1; the sample variance, as in PyTorch.
+    /// Running variance `[channels]`, initially 1. As in PyTorch, it is the sample variance, divided by the
+    /// number of elements minus 1.
     pub running_var: State,
     /// Fraction by which the running statistics move towards those of the batch at each step.
     pub momentum: f64,
@@ -225,13 +227,14 @@ impl BatchNorm {
     }
 
     /// Applies the layer to f32 `[batch, channels, S..]`; the result has the same shape. A training program
-    /// may apply it only once. As in PyTorch, each channel must have more than one number in training, as the
-    /// result of a single one would always be 0.
+    /// may apply the layer only once. As in PyTorch, each channel must have more than one number in training,
+    /// as the normalized value of a single number would always be 0.
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
         let _place = within();
         let shape = x.shape();
-        // `batch_norm` reports a wrong number of channels.
+        // If the number of channels is wrong, skip the statistics of the batch: `batch_norm` reports the
+        // error.
         let fits = shape.get(1) == self.weight.shape().first();
         let (mean, variance) = if is_training() && fits {
             let count: usize =

@@ -62,15 +62,15 @@ layers! {
 }
 
 impl Lstm {
-    /// Computes the outputs of all steps, starting from a state of zeros: `[batch, time, inputs] -> [batch,
-    /// time, hidden]`.
+    /// Computes the outputs of all steps, starting from a state of zeros:
+    /// `[batch, time, inputs] -> [batch, time, hidden]`.
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
         self.gates().lstm(x, None).0
     }
 
     /// Computes the outputs of all steps, starting from a given state (h, c), both `[batch, hidden]`. Returns
-    /// them and the last state.
+    /// the outputs and the last state.
     #[track_caller]
     pub fn run(&self, x: Tensor, state: (Tensor, Tensor)) -> (Tensor, (Tensor, Tensor)) {
         self.gates().lstm(x, Some(state))
@@ -78,15 +78,15 @@ impl Lstm {
 }
 
 impl Gru {
-    /// Computes the outputs of all steps, starting from a state of zeros: `[batch, time, inputs] -> [batch,
-    /// time, hidden]`.
+    /// Computes the outputs of all steps, starting from a state of zeros:
+    /// `[batch, time, inputs] -> [batch, time, hidden]`.
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
         self.gates().gru(x, None).0
     }
 
-    /// Computes the outputs of all steps, starting from a given state `[batch, hidden]`. Returns them and the
-    /// last state.
+    /// Computes the outputs of all steps, starting from a given state `[batch, hidden]`. Returns the outputs
+    /// and the last state.
     #[track_caller]
     pub fn run(&self, x: Tensor, state: Tensor) -> (Tensor, Tensor) {
         self.gates().gru(x, Some(state))

@@ -86,15 +86,15 @@ impl<F: Fn(Tensor) -> Tensor + Clone + Send + Sync + 'static> Layer for Function
     }
 }
 
-/// A sequence of layers. Their parameters are named by the layers' positions, such as `0.weight`.
+/// A sequence of layers. The name of a parameter begins with the position of its layer, as in `0.weight`.
 ///
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; }
 /// use gradloom::nn::{Linear, Sequential};
 /// use gradloom::trace::Tensor;
 ///
-/// let model = Sequential::new().layer(Linear::new(784, 256)).function(Tensor::relu).layer(Linear::new(256,
-/// 10));
+/// let model =
+///     Sequential::new().layer(Linear::new(784, 256)).function(Tensor::relu).layer(Linear::new(256, 10));
 /// ```
 #[derive(Clone, Default)]
 pub struct Sequential(Vec<Box<dyn Layer>>);

@@ -32,8 +32,8 @@ impl MultiHeadAttention {
         Self::with_context(width, heads, width, heads)
     }
 
-    /// Creates a layer with `key_heads` heads of keys and values, each of which is shared by `heads /
-    /// key_heads` query heads, over a context of width `context`.
+    /// Creates a layer with `key_heads` heads of keys and values, each of which is shared by
+    /// `heads / key_heads` query heads, over a context of width `context`.
     ///
     /// # Panics
     /// Panics if `heads` or `key_heads` is 0, `width` is not a multiple of `heads`, or `heads` is not a
@@ -95,8 +95,8 @@ impl Module for MultiHeadAttention {
 }
 
 /// A transformer block: self-attention, then two linear layers with GELU between them. Each part is applied
-/// to the layer-normalized input, and its result is added to the input: `x + attention(norm(x))`, `x +
-/// mlp(norm(x))`. Xiong et al., 2020.
+/// to the layer-normalized input, and its result is added to the input: `x + attention(norm(x))`,
+/// `x + mlp(norm(x))`. Xiong et al., 2020.
 #[derive(Clone, Debug)]
 pub struct TransformerBlock {
     /// Normalization before attention.
