@@ -6,13 +6,13 @@ fn functions(source: &str) -> Vec<String> {
     let mut names = Vec::new();
     for (at, _) in source.match_indices("pub fn ") {
         let rest = &source[at + 7..];
-        // Skips parameters of macros.
+        // Skip functions whose name is a parameter of a macro.
         if !rest.starts_with('$') {
             names.push(rest.split(['(', '<']).next().expect("a name").to_string());
         }
     }
-    // Methods that macros declare, as in `exp => Exp;`, `sum sum_axes sum_keep => Sum;` or `var var_axes
-    // var_keep(..);`.
+    // Methods that macros declare, as in `exp => Exp;`, `sum sum_axes sum_keep => Sum;` or
+    // `var var_axes var_keep(..);`.
     for line in source.lines().map(str::trim).filter(|line| line.ends_with(';')) {
         let declared = match line.split_once(" => ") {
             Some((names, op)) if op.trim_end_matches(';').chars().all(char::is_alphanumeric) => Some(names),
@@ -40,11 +40,11 @@ fn every_public_function_is_called() {
         include_str!("main.rs"),
     ]
     .concat();
-    // Recordings, blocks that are opened and closed in two calls, and parameter tables are for other
-    // languages and the runtime; builders of updates are for authors of optimizers, who use them on a
-    // verified graph; the rest only reads.
+    // Functions that need no table. Recordings, blocks that are opened and closed in two calls, and parameter
+    // tables are for other languages and the runtime. Builders of updates are for authors of optimizers, who
+    // use them on a verified graph. The other functions only read.
     let others = [
-        // Declarations of inputs, whose types are those of `types`.
+        // Declarations of inputs, which the other tests pass with the types that `types` returns.
         "f32",
         "i32",
         "f16",

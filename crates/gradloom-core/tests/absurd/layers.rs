@@ -1,5 +1,5 @@
-//! Layers with absurd sizes. A constructor must return a layer or panic at its caller; the layer is then
-//! applied to tensors of all types.
+//! Layers with absurd sizes. A constructor must return a layer or panic at its caller's location; the layer
+//! is then applied to tensors of all types.
 
 use super::values::{Absurd, PerAxis, each};
 use super::{Report, types};
@@ -111,6 +111,6 @@ fn adapters_of_any_size() {
         }
     });
     assert!(!usize::values().is_empty());
-    // Its errors have no source location.
+    // Errors of `LowRank::attach` have no source location, so they are not counted as refusals.
     r.check_without_refusals(500);
 }

@@ -1,4 +1,4 @@
-//! Calls every public function of tensors, layer, optimizer and schedule with absurd arguments: numbers at
+//! Calls every public function of tensors, layers, optimizers and schedules with absurd arguments: numbers at
 //! the limits of their types, empty lists, and tensors of wrong ranks, dtypes and sizes. Each program must
 //! succeed or result in an error at the user's line, and take little time and memory.
 //!
@@ -53,7 +53,7 @@ fn keep_panics() {
             let place = info.location().map(|at| format!("{}:{}", at.file(), at.line()));
             let text = text_of(info.payload());
             PANIC.with(|last| *last.borrow_mut() = format!("{} {text}", place.unwrap_or_default()));
-            // Failures of the tests themselves are printed.
+            // Print the failures of the tests themselves.
             if text.starts_with("absurd: ") {
                 print(info);
             }
@@ -73,7 +73,7 @@ impl Report {
     }
 
     fn fault(&mut self, what: String) {
-        // The first faults are enough.
+        // Keep the first faults, which are enough to find the cause.
         if self.faults.len() < 60 {
             self.faults.push(what);
         }
@@ -157,7 +157,8 @@ impl Report {
         let verified = self.run(&call, || gradloom_core::verify::verify(&traced.graph));
         self.programs -= 1;
         if let Some(Err(error)) = verified {
-            // A few lines can expand to too many ops, which the verifier reports.
+            // A few lines can expand to too many ops, so accept the error with which the verifier reports
+            // them.
             if !error.to_string().contains("more than 262144 ops") {
                 self.fault(format!("{}: {error}", call()));
             }
@@ -191,7 +192,8 @@ fn most_memory() -> Option<usize> {
     line.split_whitespace().nth(1)?.parse::<usize>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
-/// Returns types for a tensor: of each rank, without elements, larger than any memory, and of each dtype.
+/// Returns types for a tensor: types of several ranks, types without elements, types larger than any memory,
+/// and types of each dtype.
 pub(crate) fn types() -> Vec<Type> {
     let of = |dtype: DType, shape: &[usize]| Type::new(dtype, shape);
     vec![

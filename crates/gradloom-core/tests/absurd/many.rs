@@ -125,7 +125,7 @@ fn functions_of_three_tensors() {
     r.check(28_000);
 }
 
-/// Convolutions of images and weights whose shapes match, and others.
+/// Convolutions of images and weights, some of whose shapes match.
 #[test]
 fn convolutions() {
     use super::values::PerAxis;

@@ -5,7 +5,7 @@ use super::values::{Absurd, each};
 use gradloom_core::ir::{Builder, DType, Graph, OpKind, Type};
 use gradloom_core::optim::*;
 
-/// Computes an optimizer's hyperparameters at extreme steps, and derives other numbers from them.
+/// Computes an optimizer's hyperparameters at extreme steps, and derives the device's numbers from them.
 fn optimizer(report: &mut Report, call: &dyn Fn() -> String, optimizer: &dyn Optimizer) {
     report.run(call, || {
         let mut numbers = optimizer.hyperparameters();
@@ -60,11 +60,13 @@ type Row = (&'static str, fn(f64) -> Box<dyn Optimizer>, &'static [f64], &'stati
 
 const NAN: f64 = f64::NAN;
 const INF: f64 = f64::INFINITY;
-/// Valid and invalid values, as f32, of rates and weight decays, of epsilons and sums, of decay rates of
-/// means, and of divisors.
+/// Valid and invalid values of learning rates and weight decays.
 const RATES: (&[f64], &[f64]) = (&[0.0, 1e-320, 0.1, 1e18], &[NAN, INF, -INF, -1.0, -1e-320, 1e19, 1e39]);
+/// Valid and invalid values of epsilons and sums.
 const SUMS: (&[f64], &[f64]) = (&[0.0, 1e-320, 0.1, 1e38], &[NAN, INF, -INF, -1.0, -1e-320, 1e39]);
+/// Valid and invalid decay rates of means.
 const BETAS: (&[f64], &[f64]) = (&[0.0, 1e-320, 0.9], &[NAN, INF, -INF, -1.0, -1e-320, 1.0, 2.0]);
+/// Valid and invalid values of divisors, which are computed in f32.
 const POSITIVE: (&[f64], &[f64]) = (&[1e-37, 1.0, 1e38], &[NAN, INF, -INF, -1.0, 0.0, 1e-320, 1e-39, 1e39]);
 
 fn numbers() -> Vec<Row> {
@@ -156,7 +158,7 @@ fn every_number_of_an_optimizer_is_here() {
             let (name, arguments) = signature.split_once('(').unwrap();
             (arguments.contains("mut self") && arguments.contains(": f64")).then_some(name)
         });
-        // Names in lists of setters, without their documentation.
+        // Names in lists of setters; skip the lines of their documentation.
         let listed = source.match_indices("setters! {").flat_map(|(at, open)| {
             let list = source[at + open.len()..].split('}').next().unwrap().lines().map(str::trim);
             let names = list.filter(|line| !line.is_empty() && !line.starts_with("//"));

@@ -9,9 +9,9 @@ use gradloom_core::trace::*;
 
 const NAN: f64 = f64::NAN;
 const INF: f64 = f64::INFINITY;
-/// Above the largest f32.
+/// A number above the largest f32.
 const LARGE: f64 = 1e39;
-/// Below the smallest normal f32; its reciprocal is infinite in f32.
+/// A number below the smallest normal f32, whose reciprocal is infinite in f32.
 const SMALL: f64 = 1e-39;
 
 /// Numbers inside and outside a range.
@@ -180,7 +180,7 @@ fn numbers_of_layers_out_of_range_are_errors_that_name_them() {
     check("", "probability", PART, |n| TransformerBlock::new(4, 2).dropout(n), |l, x| _ = l.forward(x));
 }
 
-/// Checks counts beyond the range of 32-bit indices.
+/// Checks that counts beyond the range of 32-bit indices are errors.
 #[test]
 fn indices_beyond_32_bits_are_errors() {
     for depth in [(1 << 31) + 1, 1 << 40] {
@@ -198,11 +198,11 @@ fn indices_beyond_32_bits_are_errors() {
 #[test]
 fn every_function_of_a_number_is_here() {
     let any_number = [
-        // Arguments that are elements, which may have any value.
+        // Functions whose argument becomes an element, which may have any value.
         "full",
         "pad",
         "where_causal",
-        // Options, which are checked where they are used.
+        // Setters of options, whose numbers are checked by the function that takes the options.
         "scale",
         "label_smoothing",
         "alpha",

@@ -98,7 +98,7 @@ impl Absurd for Extents {
     }
 }
 
-/// Windows, strides or paddings: a number for each of two axes, or one for both.
+/// Sizes of windows, strides or paddings: a number for each of two axes, or one number for both.
 #[derive(Debug)]
 pub(crate) struct PerAxis(pub(crate) Vec<usize>);
 

@@ -59,8 +59,8 @@ const TARGETS: [(&str, OfTwo); 10] = [
     ("poisson_nll_loss", |x, y| x.poisson_nll_loss(y)),
     ("gaussian_nll_loss", |x, y| x.gaussian_nll_loss(y, x)),
 ];
-/// Functions of rows, each with its name, the dtype of its targets, whether it has one target for each row,
-/// and whether it has one result for each row.
+/// Functions of rows. Each has a name, the dtype of its targets, `true` if it has one target for each row,
+/// and `true` if it has one result for each row.
 const ROWS: [(&str, DType, bool, bool, OfTwo); 7] = [
     ("kl_div_loss", DType::F32, false, false, |x, y| x.kl_div_loss(y)),
     ("cross_entropy", DType::F32, false, false, |x, y| x.cross_entropy(y)),
@@ -85,7 +85,7 @@ fn every_loss_is_in_the_tables() {
         include_str!("../../src/trace/loss.rs"),
         include_str!("../../src/trace/ctc.rs"),
     ];
-    // The operands of the CTC loss have different shapes, which the tests of `ctc` check.
+    // Skip the CTC loss, whose operands have different shapes: the tests of `ctc` check them.
     let mut known = vec!["ctc_loss", "ctc_loss_rows"];
     known.extend(TARGETS.map(|(name, _)| name));
     known.extend(ROWS.map(|(name, ..)| name));
@@ -230,7 +230,7 @@ fn a_number_is_a_target_for_all() {
 
 #[test]
 fn variances_are_pytorchs() {
-    // As in torch.nn.functional.gaussian_nll_loss, with variances of shapes [2, 3], [2, 1] and [2].
+    // As in torch.nn.functional.gaussian_nll_loss, variances may have the shapes [2, 3], [2, 1] and [2].
     let loss = |variance: fn(Tensor) -> Tensor| {
         eval(|| {
             let x = iota(DType::I32, [2, 3], 1).cast(DType::F32);
@@ -350,7 +350,7 @@ fn weights_of_prelu_are_those_of_channels() {
             }
         }
     }
-    // As many channels as positions along the last axis.
+    // There are as many channels as positions along the last axis, but the weights are those of the channels.
     let inputs = [super::floats(&[1, 2, 1, 2], &[-8.0; 4]), super::floats(&[2], &[0.5, 0.25])];
     let found = super::run(&inputs, |x| vec![x[0].prelu(x[1])]).unwrap();
     assert_eq!(found[0].to_f64(), [-4.0, -4.0, -2.0, -2.0]);

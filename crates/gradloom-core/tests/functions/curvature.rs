@@ -148,7 +148,7 @@ fn losses_bend_as_their_formulas_say() {
     for (name, f, formula) in table {
         for y in [0.0, 1.0, 0.5] {
             for x in points {
-                // The first derivative is discontinuous there.
+                // Skip the kink of the hinge, where the first derivative is discontinuous.
                 if *name == "hinge" && x * y == 1.0 {
                     continue;
                 }

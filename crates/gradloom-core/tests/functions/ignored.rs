@@ -138,7 +138,7 @@ fn ignored_targets_and_classes_without_a_target() {
 fn what_losses_clamp() {
     let zeros = || floats(&[4], &[0.3, 0.0, 0.2, 0.0]);
     let cases = [
-        // Predictions far on the correct side of the margin.
+        // Predictions far on the correct side of the margin, whose loss is 0.
         case(
             "hinge",
             vec![floats(&[4], &[0.5, 7.0, -0.5, 9.0]), floats(&[4], &[1.0; 4])],
@@ -162,7 +162,7 @@ fn what_losses_clamp() {
         .only(&[f64::INFINITY, f64::NEG_INFINITY]),
     ];
     check_all(&cases);
-    // Far from the target, the slope is constant.
+    // Far from the target, the slope is constant, even for infinite predictions.
     for (name, f) in [
         ("huber", (|x, y| x.huber_loss(y, 1.0)) as fn(Tensor, Tensor) -> Tensor),
         ("smooth_l1", |x, y| x.smooth_l1_loss(y, 0.5)),
@@ -200,7 +200,8 @@ fn bce_of_saturated_probabilities() {
             }
         }
     }
-    // Where a sigmoid saturates, its gradient is 0.
+    // The gradient of a saturated sigmoid is 0 only if the gradient of the loss with respect to the
+    // probability is finite.
     let case = case("bce of sigmoids", vec![floats(&[3], &[800.0, -800.0, 0.5])], [], |x| {
         x[0].sigmoid().bce_loss(1.0 - x[0].detach().gt(0.0).cast(DType::F32))
     });
@@ -284,7 +285,7 @@ fn masked_reductions() {
         let inputs = vec![drawn(&[3, 3], 5), bools(&[3, 3], &mask)];
         cases.push(case(name, inputs, hidden.clone(), move |x| f(x[0].masked_fill(x[1], fill))));
     }
-    // The logarithm of the fully masked row is -inf; the row is then excluded.
+    // The log-sum-exp of the fully masked row is -inf, so the function excludes this row.
     let inputs = vec![drawn(&[3, 3], 5), bools(&[3, 3], &mask)];
     cases.push(case("logsumexp of nothing", inputs, hidden, |x| {
         let sums = x[0].masked_fill(x[1], f64::NEG_INFINITY).logsumexp_axes(-1);
@@ -299,7 +300,7 @@ fn masked_reductions() {
     cases.push(case("triu", square(), below, |x| x[0].triu(0)));
     cases.push(case("dropout of all", square(), (0..9).map(|i| (0, i)), |x| x[0].dropout(1.0)).training());
     check_all(&cases);
-    // Dropout draws its own mask: the dropped elements are those with a gradient of 0.
+    // Dropout draws its own mask, so find the dropped elements by their gradient of 0.
     let drops = case("dropout", vec![drawn(&[64], 7)], [], |x| x[0].dropout(0.5)).training();
     let kept = drops.run(&drops.inputs)[1].clone();
     let dropped: Vec<_> = (0..64).filter(|&i| kept[i] == 0.0).map(|i| (0, i)).collect();
@@ -346,7 +347,7 @@ fn keys_that_no_query_sees_and_queries_that_see_none() {
     let query = |at: usize| position(0, &inputs[0], at);
     let attend = |x: &[Tensor], options: AttentionOptions| x[0].attention(x[1], x[2], options);
     let mut cases = Vec::new();
-    // As a single op, and by the matrix of scores.
+    // Check attention as a single op, and with a window, which requires the matrix of scores.
     let lengths = ints(&[2], &[3.0, 3.0]);
     for window in [None, Some(100)] {
         let with = move |mut options: AttentionOptions| {
@@ -418,7 +419,7 @@ fn a_bias_of_the_lowest_number() {
             }
         }
     }
-    // Only masked keys have higher scores.
+    // All keys have the lowest score, so only the mask excludes the last key.
     let inputs = [heads(2, 3), vec![floats(&[2, 3], &[lowest; 6]), bools(&[3], &[1.0, 1.0, 0.0])]].concat();
     let found = run_as(false, &inputs, |x| {
         vec![x[0].attention(x[1], x[2], AttentionOptions::full().bias(x[3]).mask(x[4]))]

@@ -59,7 +59,7 @@ fn run_as(training: bool, values: &[Value], f: impl Fn(&[Tensor]) -> Vec<Tensor>
             let value: &Value = &values[name.parse::<usize>().unwrap()];
             Some(HostTensor::from_f64(ty.clone(), value.data.iter().copied()))
         }
-        // Seed and step of the random numbers.
+        // The scalars are the seed and the step of the random numbers.
         OpKind::Scalar { dtype, .. } => Some(HostTensor::from_f64(Type::scalar(*dtype), [7.0])),
         _ => None,
     };

@@ -28,7 +28,7 @@ impl Case {
         self
     }
 
-    /// Compares with f32 for each magnitude. Returns the number of comparisons.
+    /// Compares the case with f32 for each magnitude of the inputs. Returns the number of comparisons.
     fn check(&self, dtype: DType) -> usize {
         let scales: &[f64] = if self.scales { &[1.0, 300.0, 3e-3] } else { &[1.0] };
         for &scale in scales {
@@ -256,7 +256,7 @@ fn squares_and_counts_beyond_16_bits() {
     assert_eq!(narrow(&[300.0, 400.0], |x| x.norm(2.0)), [500.0]);
     assert_eq!(narrow(&[-1000.0, 1000.0], |x| x.std(0.0)), [1000.0]);
     assert_eq!(narrow(&[0.0; 3], |x| x.normalize(0, 2.0, 1e-12)), [0.0; 3]);
-    // More elements than the largest f16.
+    // The number of elements is greater than the largest f16.
     assert_eq!(narrow(&[1.0; 70_000], Tensor::mean), [1.0]);
     assert_eq!(narrow(&[2.0; 70_000], |x| x.norm(1.0) * 0.25), [f64::INFINITY]);
     // The result of a call is rounded before the next call.

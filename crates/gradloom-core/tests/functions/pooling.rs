@@ -27,7 +27,8 @@ fn found(image: &Value, f: impl Fn(Tensor) -> Tensor) -> [Vec<f64>; 2] {
         let count = y.shape().elements();
         let weights: Vec<f32> = (0..count).map(|i| 1.0 + i as f32).collect();
         let weights = gradloom_core::trace::literal(&weights, y.shape());
-        // Only finite elements are multiplied in the first term, and only others in the second.
+        // Multiply only finite elements in the first term, and only the other elements in the second, so that
+        // the gradient with respect to each element is its weight.
         let loss =
             (y.is_finite().select(y, 0.0) * weights).sum() + y.is_finite().select(0.0, y * weights).sum();
         vec![y, gradients(loss, [x[0]])[0]]

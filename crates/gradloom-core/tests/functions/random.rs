@@ -10,11 +10,12 @@ fn randn_is_normal() {
     let mut x = value(&[], |_| randn([COUNT])).to_f64();
     assert!(x.iter().all(|v| v.is_finite() && v.abs() < 5.8));
     let moment = |power: i32| x.iter().map(|v| v.powi(power)).sum::<f64>() / COUNT as f64;
-    // Five standard deviations of the mean.
+    // The bounds are five standard deviations of each moment.
     let bound = 5.0 / (COUNT as f64).sqrt();
     assert!(moment(1).abs() < bound && (moment(2) - 1.0).abs() < bound * 2f64.sqrt());
     assert!(moment(3).abs() < bound * 15f64.sqrt() && (moment(4) - 3.0).abs() < bound * 96f64.sqrt());
-    // The largest distance to the distribution function (Kolmogorov-Smirnov test at the 0.1% level).
+    // Compare the largest distance to the distribution function with its bound (Kolmogorov-Smirnov test at
+    // the 0.1% level).
     x.sort_by(f64::total_cmp);
     let below = |v: f64| 0.5 * libm::erfc(-v * std::f64::consts::FRAC_1_SQRT_2);
     let distance = x
@@ -27,7 +28,7 @@ fn randn_is_normal() {
 
 #[test]
 fn randn_is_the_transform_of_its_uniform_numbers() {
-    // Each source of random numbers has its own site, counted from 0 in each trace.
+    // Sites are counted from 0 in each trace, so these are the uniform numbers that `randn` transforms.
     let uniforms = run(&[], |_| vec![uniform([3, 5]), uniform([3, 5])]).unwrap();
     let (u, v) = (uniforms[0].to_f64(), uniforms[1].to_f64());
     let want: Vec<f64> = std::iter::zip(u, v)
@@ -67,7 +68,8 @@ fn classes_come_as_often_as_softmax_says() {
 
 #[test]
 fn classes_along_any_axis() {
-    // The logit of one class exceeds the others by more than the range of the noise, -2.9 to 16.
+    // The logit of one class exceeds the others by more than the range of the noise, which is from -2.9 to
+    // 16, so this class is always drawn.
     let x = [floats(&[2, 3, 1], &[0.0, 90.0, 0.0, 90.0, 0.0, 0.0])];
     assert_near(&value(&x, |x| x[0].categorical(1)), &[2, 1], &[1.0, 0.0], 0.0);
 

@@ -24,7 +24,7 @@ fn pairs_turn_by_their_angles() {
         for base in [10_000.0, 3.0] {
             let x = drawn(shape, 8);
             let want = turned(&x.data, time, depth, base);
-            // The cosines and sines of the angles are f32 constants.
+            // The tolerance is that of f32, the dtype of the constant cosines and sines.
             assert_near(&value(&[x], |x| x[0].rope(base)), shape, &want, 2e-7);
         }
     }
@@ -33,7 +33,7 @@ fn pairs_turn_by_their_angles() {
 
 #[test]
 fn products_depend_on_distances_alone() {
-    // Queries and keys are the same at every position.
+    // Queries and keys are the same at every position, so scores depend on the rotation alone.
     let (q, k) = (drawn(&[1, 6], 1), drawn(&[1, 6], 2));
     let scores = value(&[q, k], |x| {
         let [q, k] = [x[0], x[1]].map(|t| t.broadcast_to([5, 6]).rope(100.0));

@@ -7,7 +7,8 @@ use gradloom_core::fuse::Fusion;
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::Kernel;
 
-/// Builds three products, each of the values with the given numbers, over four square leaves.
+/// Builds a graph of four square leaves and three products, whose operands are the values with the given
+/// numbers.
 fn products(operands: [[usize; 2]; 3]) -> Graph {
     let mut text: String = (0..4).map(|i| format!("%{i}: f32[4, 4] = input \"x{i}\"\n")).collect();
     for (i, [left, right]) in operands.into_iter().enumerate() {
@@ -64,8 +65,7 @@ fn a_table_of_constants_is_a_kernel_of_its_own_that_runs_once() {
     assert_eq!(kernels(&graph), ["map", "map"]);
     let fused = fused(&graph, Fusion::On);
     assert_eq!(fused.kernels.iter().map(|kernel| kernel.once).collect::<Vec<_>>(), [true, false]);
-    // Positions themselves are not precomputed: comparing them is cheaper than loading the result of the
-    // comparison.
+    // Comparisons of positions alone are not precomputed, as comparing is cheaper than loading the result.
     let light = graph_with_light_positions();
     assert_eq!(kernels(&light), ["map"]);
 }
@@ -122,7 +122,7 @@ fn scaled_by_a_number_of(functions: usize) -> Graph {
 fn a_number_is_computed_where_it_is_used_unless_that_takes_long() {
     assert_eq!(kernels(&scaled_by_a_number_of(8)), ["map"]);
     assert_eq!(kernels(&scaled_by_a_number_of(9)), ["map", "map"]);
-    // With two users, it is computed once.
+    // With two users, the scalar is computed once, in a separate kernel.
     let shared = graph(
         r#"
         %0: f32[4] = input "x"
@@ -197,7 +197,7 @@ fn attention_seen_as(perms: &[[usize; 4]]) -> Graph {
 
 #[test]
 fn attention_writes_its_result_in_the_order_in_which_all_read_it() {
-    // The reshape needs no copy, as it is a view of the result in that order.
+    // The reshape is a view of the result in that order, so it needs no copy.
     let reads = |graph: &Graph| {
         let kernels = fused(graph, Fusion::On).kernels;
         assert_eq!(kernels[0].kernel.name(), "attention");

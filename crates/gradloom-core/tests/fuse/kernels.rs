@@ -1,4 +1,4 @@
-//! Kernels that the general rules form. The kernels of every graph are also evaluated in f64.
+//! Kernels that the general rules form. The tests also evaluate the kernels of every graph in f64.
 
 use super::{fused, graph, meaning};
 use gradloom_core::fuse::Fusion;
@@ -117,7 +117,7 @@ fn the_backward_pass_computes_the_activation_again_from_one_stored_value() {
     });
     let names = kernels(&graph);
     assert_eq!(names, ["dot with epilogue", "dot with epilogue", "dot with epilogue", "dot"], "{graph}");
-    // The activation, and the value from which its gradient is computed.
+    // The first kernel stores the activation, and the value from which its gradient is computed.
     assert_eq!(body(&graph, 0).stores.len(), 2, "{}", body(&graph, 0));
     assert_eq!(loads(&body(&graph, 2)), 1, "{}", body(&graph, 2));
     assert!(
@@ -188,7 +188,7 @@ fn a_long_sum_is_left_to_many_tasks() {
     assert_eq!(loads(&body), 1, "an element for each position:\n{body}");
 }
 
-/// Splitting the row would separate the exponentials from their sum.
+/// Checks that a single long row is not split, which would separate the exponentials from their sum.
 #[test]
 fn the_softmax_of_a_single_row_of_thousands_is_one_kernel() {
     for columns in [1, 2_000, 10_000] {

@@ -1,4 +1,4 @@
-//! Fusion. The tests check the resulting kernels, and that they compute what the graph computes.
+//! Fusion. The tests check the resulting kernels, and that the kernels compute the values of the graph.
 
 mod choices;
 mod custom;

@@ -1,4 +1,4 @@
-//! Kernels, fused or not, compute the values of the graph in f64.
+//! Checks that kernels, fused or not, compute the values of the graph, in f64.
 
 use super::{fused, generate::generate, graph};
 use gradloom_core::fuse::Fusion;
@@ -22,7 +22,7 @@ fn leaf(seed: u64, kind: &OpKind) -> Option<HostTensor> {
     let count = ty.elements();
     let values: Vec<f64> = match ty.dtype {
         DType::F32 | DType::F16 | DType::BF16 => (0..count).map(|_| random.uniform(-2.0, 2.0)).collect(),
-        // Small, so that they are valid indices.
+        // Draw small integers, which are valid indices.
         DType::I32 | DType::U32 | DType::Bool | DType::U8 | DType::I64 => {
             (0..count).map(|_| random.below(2) as f64).collect()
         }
@@ -60,7 +60,7 @@ pub(super) fn check(graph: &Graph, seed: u64) {
         let got = evaluate_fused(graph, &kernels, &|kind| leaf(seed, kind));
         let found = match (&got, &want) {
             (Ok(got), Ok(want)) => same(got, want),
-            // Kernels trap if the graph does.
+            // Kernels must trap if the graph traps.
             (Err(_), Err(_)) => Ok(()),
             (got, want) => Err(format!("{:?}, expected {:?}", got.as_ref().err(), want.as_ref().err())),
         };
@@ -146,7 +146,7 @@ fn a_put_that_is_computed_again_keeps_its_rows() {
 
 #[test]
 fn sums_that_are_joined_may_be_read_before_and_by_the_caller() {
-    // A part that is read before the whole is complete.
+    // One part is read before the joined value is complete.
     check(
         &graph(
             r#"
@@ -166,7 +166,7 @@ fn sums_that_are_joined_may_be_read_before_and_by_the_caller() {
         ),
         1,
     );
-    // A part that the caller reads through a view.
+    // The caller reads one part through a view.
     check(
         &graph(
             r#"

@@ -30,9 +30,10 @@ fn long_chains_are_several_kernels_of_one_size() {
     let graph = chain("tanh", 4_000);
     let ops = graph.entry_ops().count();
     let sizes = sizes(&graph);
-    // A function counts for more than one op.
+    // Allow twice as many kernels as ops would fill, as a function counts for more than one op.
     assert!(sizes.len() <= 2 * ops / MOST_OPS + 8, "{} kernels of {ops} ops", sizes.len());
-    // A kernel of the backward pass recomputes the values of the forward pass that it needs.
+    // Allow twice the size, as a kernel of the backward pass recomputes the values of the forward pass that
+    // it needs.
     assert!(sizes.iter().all(|&size| size <= 2 * MOST_OPS), "{sizes:?}");
 }
 

@@ -68,14 +68,14 @@ fn only_what_the_rules_read_is_computed_again() {
          output \"loss\" %6",
     );
     let (again, kept) = both(&graph, &leaves(&[("w", &[2])]));
-    // The rule of exp reads its result, and that of sin its operand. The second neg is the gradient of neg,
-    // not a copy.
+    // The gradient rule of exp reads the result of exp, and that of sin its operand, so both are recomputed.
+    // The second neg is the gradient of neg, not a copy.
     let expected = [("sin", 2), ("exp", 2), ("neg", 2), ("barrier", 1)];
     for (name, wanted) in expected {
         assert_eq!(count(&again, name), wanted, "{name}\n{again}");
     }
     assert_eq!([count(&kept, "sin"), count(&kept, "exp"), count(&kept, "barrier")], [1, 1, 0]);
-    // The barrier comes after the cotangent of the segment's result, for which it waits.
+    // The barrier waits for the cotangent of the segment's result, so it comes after the broadcast.
     let names: Vec<&str> = again.entry_ops().map(|(_, op)| op.kind.name()).collect();
     let barrier = names.iter().position(|&name| name == "barrier").unwrap();
     assert!(names[..barrier].contains(&"broadcast"), "{again}");
@@ -130,9 +130,9 @@ fn a_nested_segment_is_computed_again_from_what_the_outer_one_computed_again() {
          output \"loss\" %10",
     );
     let (again, _) = both(&graph, &leaves(&[("w", &[2])]));
-    // For each of the two outer segments, an op is computed in the forward pass and for the rules of the
-    // segment. An op of the inner segment is computed a third time, for the rules of that segment. Only tanh
-    // is outside it.
+    // In each of the two outer segments, an op is computed in the forward pass and again for the gradient
+    // rules of the segment. An op of the inner segment is computed a third time, for the gradient rules of
+    // that segment. Only tanh is outside the inner segment.
     assert_eq!([count(&again, "tanh"), count(&again, "exp")], [2 * 2, 2 * 3], "{again}");
 }
 
@@ -163,7 +163,7 @@ fn segments_in_a_loop_and_loops_in_a_segment() {
     );
     let (again, kept) = both(&graph, &leaves(&[("w", &[2]), ("stack", &[3, 2])]));
     assert_eq!(count(&kept, "tanh"), 6);
-    // The three outer iterations are computed twice, the three inner ones up to three times.
+    // The three outer iterations are computed twice, and the three inner ones up to three times.
     assert!(count(&again, "tanh") > 6 + 3, "{again}");
 }
 
@@ -214,6 +214,7 @@ fn every_rule_works_inside_a_segment() {
         let (again, _) = both(&graph, &leaves);
         copied += usize::from(count(&again, "barrier") > 0);
     }
-    // The rules of the other ops read neither operands nor results.
+    // The gradient rules of the other ops read neither operands nor results, so nothing is recomputed for
+    // them.
     assert!(copied > CASES.len() / 2, "only {copied} ops were computed again");
 }

@@ -92,7 +92,7 @@ fn each_row_of_a_product_counts_its_own_zeros() {
 
 #[test]
 fn powers_at_zero_are_finite() {
-    // 0², 0⁰, 3⁰, 0¹ and (-2)³.
+    // The powers are 0², 0⁰, 3⁰, 0¹ and (-2)³.
     let [da, db] = binary(BinaryOp::Pow, &[0.0, 0.0, 3.0, 0.0, -2.0], &[2.0, 0.0, 0.0, 1.0, 3.0]);
     assert_eq!(da, [0.0, 0.0, 0.0, 1.0, 12.0]);
     assert_eq!((db[0], db[1], db[3]), (0.0, 0.0, 0.0));
@@ -109,7 +109,7 @@ fn a_remainder_moves_against_its_divisor_by_the_whole_quotient() {
 
 #[test]
 fn nothing_flows_through_the_branch_that_is_not_taken() {
-    // The slope of sqrt at 0 is infinite, so a product with a mask would be NaN.
+    // The slope of sqrt at 0 is infinite, so multiplying it by a mask would result in NaN.
     let [dx] = &gradients(&[&[0.0, 4.0]], |b, x| {
         let zeros = b.splat_like(x[0], 0.0);
         let positive = b.compare(CompareOp::Gt, x[0], zeros);
@@ -198,13 +198,13 @@ fn a_choice_by_the_sign_of_something_else_is_no_rectifier() {
         let condition = b.compare(CompareOp::Gt, v[1], zeros);
         b.select(condition, v[0], zeros)
     };
-    // The sum makes the loss depend on both.
+    // Add the second operand, so that the loss depends on both operands.
     let gradients_of_sum = gradients(&[&x, &z], |b, v| {
         let chosen = by_sign(b, v);
         b.add(chosen, v[1])
     });
     assert_eq!(gradients_of_sum, [[1.0, 0.0, 1.0, 0.0], [1.0; 4]]);
-    // Both branches are differentiated.
+    // Gradients flow to both branches.
     let both = gradients(&[&z, &x], |b, v| {
         let zeros = b.splat_like(v[0], 0.0);
         let condition = b.compare(CompareOp::Gt, v[0], zeros);

@@ -1,4 +1,5 @@
-//! Reverse mode as a rewrite: the ops it adds, where gradients stop, and what it refuses.
+//! Reverse mode as a rewrite: the ops that it adds, the values at which gradients stop, and the graphs that
+//! it refuses.
 
 use gradloom_core::error::ErrorKind;
 use gradloom_core::grad::{Differentiability, append, coverage, differentiability, expand_blocks};

@@ -52,7 +52,8 @@ fn check(name: &str, graph: &Graph, leaves: &Leaves, loss: ValueId, params: &[(S
     let gradients = append(&mut backward, loss, None, &wrt).unwrap_or_else(|e| panic!("{name}: {e}"));
     for ((param, value), gradient) in params.iter().zip(&gradients) {
         let Some(gradient) = *gradient else {
-            // A loop without iterations does not read its stacked operands.
+            // A loop without iterations does not read its stacked operands, which have no elements and no
+            // gradient.
             assert_eq!(graph.ty(*value).elements(), 0, "{name}: no gradient for {param}\n{backward}");
             continue;
         };
@@ -74,7 +75,7 @@ fn check(name: &str, graph: &Graph, leaves: &Leaves, loss: ValueId, params: &[(S
     }
 }
 
-/// Builds the op of an instance with leaves as operands, which are parameters where gradients are checked.
+/// Builds the op of an instance with leaves as operands. Operands whose gradients are checked are parameters.
 fn build(
     graph: &mut Graph,
     leaves: &mut Leaves,

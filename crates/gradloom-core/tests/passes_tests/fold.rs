@@ -108,7 +108,8 @@ fn products_are_left_to_the_device() {
     );
 }
 
-/// Checks that lookups do not remain: an op that may trap is not computed once when a program is loaded.
+/// Checks that lookups in constants are folded: an op that may trap is otherwise computed in every step, not
+/// once when a program is loaded.
 #[test]
 fn lookups_of_constants_are_folded() {
     let folded = fold(&graph(

@@ -1,4 +1,5 @@
-//! Passes. The tests check the effect of each on a graph, and that graphs keep their meaning.
+//! Passes. The tests check the effect of each pass on a graph, and that graphs compute the same values as
+//! before.
 
 mod cse;
 mod dce;
@@ -23,8 +24,8 @@ fn graph(lines: &str) -> Graph {
     graph
 }
 
-/// Checks that a pass, followed by dead code elimination, returns the wanted graph, and that it computes the
-/// same values.
+/// Checks that a pass, followed by dead code elimination, returns the graph `after`, which computes the same
+/// values as `before`.
 #[track_caller]
 fn becomes(pass: fn(&Graph) -> Graph, before: &str, after: &str) {
     let (before, wanted) = (graph(before), graph(after));

@@ -29,7 +29,7 @@ impl Leaf {
         (self.seed, name).hash(&mut hasher);
         let mut random = Random::new(hasher.finish());
         let elements = ty.elements();
-        // Integers are small, so that they are valid indices.
+        // Draw small integers, which are valid indices.
         let values: Vec<f64> = match ty.dtype {
             DType::F32 | DType::F16 | DType::BF16 => {
                 (0..elements).map(|_| random.uniform(-2.0, 2.0)).collect()

@@ -1,4 +1,4 @@
-//! The whole pipeline, also on random graphs.
+//! The whole pipeline of passes, on given and on random graphs.
 
 use crate::generate::generate;
 use crate::inputs;
@@ -9,7 +9,7 @@ use gradloom_core::verify::verify;
 
 const GRAPHS: u64 = 1000;
 
-/// Runs `check` on every random graph that does not trap, and the values that it computes.
+/// Calls `check` with every random graph that does not trap, and the values that the graph computes.
 fn on_random_graphs(check: impl Fn(u64, &Graph, &gradloom_core::reference::Evaluation, &Leaf)) {
     let mut checked = 0;
     for seed in 0..GRAPHS {
@@ -59,7 +59,7 @@ fn random_graphs_reach_every_pass() {
         }
     }
     for (pass, changed) in PIPELINE.iter().zip(changed) {
-        // Folding and simplification do not change the number of ops before dead code elimination.
+        // Folding and simplification do not change the number of ops; dead code elimination reduces it later.
         let expected = match pass.name {
             "fold" | "simplify" => 0,
             "expand" => 20,

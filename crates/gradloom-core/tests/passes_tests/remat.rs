@@ -1,5 +1,5 @@
-//! Rematerialisation. The tests check which ops are chosen, how the graph changes, and that no pass undoes
-//! it.
+//! Rematerialization. The tests check which ops are chosen, how the graph changes, and that no pass undoes
+//! the change.
 
 use super::generate::generate;
 use super::meaning::{Leaf, assert_gives};
@@ -37,8 +37,8 @@ const CHAIN: &str = "%0: f32[8, 8] = input \"x\"
 #[test]
 fn the_cheap_go_first_and_products_last() {
     let graph = graph(CHAIN);
-    // The negation costs least while sin is kept; recomputing sin then requires the product, which is not
-    // kept.
+    // While sin is kept, the negation is the cheapest op to recompute. Recomputing sin afterwards requires
+    // the product, which is not kept either.
     assert_eq!(names(&graph, graph.output("loss").unwrap()), ["neg", "sin dot"]);
 }
 
@@ -152,7 +152,7 @@ fn random_graphs_keep_their_meaning() {
     assert!(repeated > 100, "only {repeated} graphs had something to compute again");
 }
 
-/// Parses a text of `graph`, which must not have custom ops, as the parser does not know them.
+/// Parses the text of a graph like `graph`, which must not have custom ops, as `parse` rejects them.
 fn parse_like(graph: &Graph, text: &str) -> Graph {
     assert!(graph.entry_ops().all(|(_, op)| !matches!(op.kind, OpKind::Custom(_))));
     parse(text).unwrap_or_else(|error| panic!("{error:?}\n{text}"))
@@ -161,7 +161,7 @@ fn parse_like(graph: &Graph, text: &str) -> Graph {
 /// Checks that ops are ordered by operations per byte, except that products and attention come last.
 #[test]
 fn a_short_product_waits_for_dear_maps() {
-    // The product has two operations per element, the exponential ten.
+    // The product has two operations per element, and the exponential has ten.
     let graph = graph(
         "%0: f32[8, 1] = input \"x\"
          %1: f32[1, 8] = input \"y\"

@@ -161,7 +161,7 @@ fn updates_are_added_to_what_they_would_meet() {
              output \"y\" %3",
         );
     }
-    // The updates are not added to zero, and addition would be reassociated.
+    // The scatter does not add to zeros here, so merging the additions would reassociate them.
     let ones = lines.replace("constant 0.0", "constant 1.0");
     stays(simplify, &format!("{ones}\n%5: f32[5, 2] = add %4, %0\noutput \"y\" %5"));
     // The scatter is also an output, so adding twice would be more work.

@@ -1,5 +1,4 @@
-//! Attention and its gradient, on cases that are small enough to compute by hand, and against independent
-//! formulas.
+//! Attention and its gradient, compared with values that were computed by hand and with independent formulas.
 
 use crate::{INF, NAN, assert_close, assert_same, eval, run, trap};
 
@@ -21,7 +20,7 @@ struct Case<'a> {
     causal: bool,
 }
 
-/// One query over three keys of depth 1, with scale 1 and scores 0, ln 3 and 0.
+/// One query and three keys of depth 1, with scale 1 and the scores 0, ln 3 and 0.
 const ONE_QUERY: Case<'static> = Case {
     q: ("[1, 1, 1, 1]", &[1.0]),
     k: ("[1, 1, 3, 1]", &[0.0, LN_3, 0.0]),
@@ -35,7 +34,7 @@ const ONE_QUERY: Case<'static> = Case {
 };
 
 impl Case<'_> {
-    /// Returns the lines before the op, and the op's text after its results.
+    /// Returns the lines before the op, and the part of the op's text that follows its results.
     fn lines(&self) -> (String, String) {
         let mut lines = String::new();
         let mut operands = String::from("%0, %1, %2");
@@ -132,11 +131,12 @@ fn the_causal_mask_follows_the_offset() {
         causal: true,
         ..ONE_QUERY
     };
-    // The queries see key 0; keys 0 and 1, with weights 1/4 and 3/4; and all keys.
+    // Query 0 attends to key 0, query 1 to keys 0 and 1 with the weights 1/4 and 3/4, and query 2 to all
+    // keys.
     queries.check(&[10.0, 1.0, 17.5, 1.75, 20.0, 2.0], &[0.0, 4_f64.ln(), 5_f64.ln()]);
     Case { offset: Some(1.0), ..queries }
         .check(&[17.5, 1.75, 20.0, 2.0, 20.0, 2.0], &[4_f64.ln(), 5_f64.ln(), 5_f64.ln()]);
-    // Query 0 is before key 0, and sees no key.
+    // Query 0 is before key 0, so it attends to no key.
     Case { offset: Some(-1.0), ..queries }
         .check(&[0.0, 0.0, 10.0, 1.0, 17.5, 1.75], &[-INF, 0.0, 4_f64.ln()]);
     // Without the mask the offset has no effect.

@@ -1,4 +1,4 @@
-//! Compares dequantised blocks with the results of the Python package gguf (`scripts/oracle/blocks.py`).
+//! Compares dequantized blocks with the results of the Python package gguf (`scripts/oracle/blocks.py`).
 
 use crate::{eval, run};
 use gradloom_core::ir::parse;
@@ -19,7 +19,7 @@ fn numbers_are_those_of_gguf() {
             words(parts[2], 8).into_iter().map(|bits| f32::from_bits(bits).into()).collect();
         let (format, row) = (parts[0], bytes.len() / 2);
         let op = format!("dequantize %0 {{format={format}}}");
-        // One row of two blocks, and two rows of one block.
+        // Decode both blocks as one row of two blocks, and as two rows of one block.
         for (blocks, shape) in [(format!("u8[{}]", 2 * row), "[64]"), (format!("u8[2, {row}]"), "[2, 32]")] {
             let lines = format!("%0: {blocks} = input \"x\"\n%9: f32{shape} = {op}");
             assert_eq!(eval(&lines, &[("x", &bytes)]), numbers, "{line}");

@@ -48,7 +48,7 @@ fn transcendental_functions() {
         unary("erf", "f32", &[0.0, 0.5, 1.0, -1.0, INF, -INF]),
         &[0.0, 0.520_499_877_813_046_5, 0.842_700_792_949_714_9, -0.842_700_792_949_714_9, 1.0, -1.0],
     );
-    // Here, exp(x) - 1 and log(1 + x) would lose all digits.
+    // For this number, exp(x) - 1 and log(1 + x) would lose all digits.
     let tiny = 1e-20;
     assert_same(unary("expm1", "f32", &[tiny, 0.0, -INF]), &[tiny, 0.0, -1.0]);
     assert_same(unary("log1p", "f32", &[tiny, 0.0, -1.0, -2.0]), &[tiny, 0.0, -INF, NAN]);

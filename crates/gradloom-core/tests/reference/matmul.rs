@@ -39,6 +39,6 @@ fn batch_axes_come_first_and_contracted_axes_may_be_several() {
 fn empty_and_special() {
     assert_same(dot("[2, 0]", "[0, 2]", MATMUL, "[2, 2]", &[], &[]), &[0.0; 4]);
     assert_same(dot("[0, 2]", "[2, 3]", MATMUL, "[0, 3]", &[], &[1.0; 6]), &[]);
-    // Infinity times zero is not skipped.
+    // Terms with a factor of zero are not skipped, so infinity times zero results in NaN.
     assert_same(dot("[1, 2]", "[2, 1]", MATMUL, "[1, 1]", &[INF, 1.0], &[0.0, 1.0]), &[NAN]);
 }

@@ -59,7 +59,7 @@ fn pad_around_and_between() {
         &[1.0, 2.0, 3.0, 4.0],
     );
     assert_same(two, &[9.0, 1.0, 2.0, 9.0, 9.0, 9.0, 9.0, 3.0, 4.0, 9.0, 9.0, 9.0]);
-    // Interior padding adds nothing to fewer than two elements.
+    // Interior padding adds no elements to an axis of fewer than two elements.
     let empty = view("bool[0]", "pad %0 {low=[1], high=[1], interior=[5], value=true}", "bool[2]", &[]);
     assert_same(empty, &[1.0, 1.0]);
     let single = view("f32[1]", "pad %0 {low=[0], high=[0], interior=[5], value=8.0}", "f32[1]", &[3.0]);

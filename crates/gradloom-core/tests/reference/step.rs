@@ -70,7 +70,8 @@ fn a_guard_that_is_not_finite_keeps_everything_as_it_was() {
 
 #[test]
 fn guards_are_judged_in_float64() {
-    // 1e39 overflows f32, but not the reference, which defines what the program means.
+    // The number 1e39 overflows f32, but not the f64 of the reference, which defines the meaning of the
+    // program.
     let step = run("%0: f32[] = constant 1e39\nguard \"loss\" %0", &[]).unwrap();
     assert!(step.committed());
 }

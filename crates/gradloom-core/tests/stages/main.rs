@@ -95,7 +95,7 @@ fn leaf(kind: &OpKind, along: f64, gradients: Option<&Evaluation>) -> Option<Hos
             let mut scalars = numbers.clone();
             optimizer.derive(&mut scalars).unwrap();
             let number = scalars.iter().find(|(number, _)| scalar_name(number) == name).map(|(_, v)| *v);
-            // The other scalars are the seed and the step of random bits.
+            // A scalar that is not a hyperparameter is the seed or the step of random bits.
             fill(&Type::scalar(*dtype), &|_| number.unwrap_or(if dtype.is_float() { 1.0 } else { 1234.0 }))
         }
         _ => None,
@@ -123,7 +123,8 @@ fn stages_give_sound_graphs_whose_text_computes_the_same() {
     assert_eq!(a, b);
     assert!(a.committed());
     assert_eq!(a.next("optim.applied_step").unwrap().to_f64(), [1.0]);
-    // Two moments for each parameter, the parameters themselves, and the step counter.
+    // The updates are those of two moments for each parameter, of the parameters themselves, and of the step
+    // counter.
     assert_eq!(a.next.len(), 3 * traced.params.len() + 1);
 }
 

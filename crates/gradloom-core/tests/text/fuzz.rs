@@ -61,8 +61,8 @@ const PIECES: [&str; 40] = [
     "\u{fe}ß",
 ];
 
-/// Checks that parsing fails, or that the graph prints to a text that parses and prints the same again.
-/// Returns true if parsing succeeds.
+/// Checks that parsing fails, or that the text of the parsed graph parses and prints to the same text.
+/// Returns `true` if parsing succeeds.
 fn check(text: &str) -> bool {
     let Ok(graph) = parse_with(text, &customs()) else { return false };
     let _ = verify(&graph);
@@ -97,7 +97,7 @@ fn mutated_text_never_panics() {
                 2 => text[at] = char::from(b' ' + random.below(95) as u8),
                 3 => drop(text.splice(at..at, lines[random.below(lines.len())].chars())),
                 4 => {
-                    // Digits are in extents, ids and axes.
+                    // Replace a digit, such as one of an extent, an id or an axis.
                     if let Some(digit) = text[at..].iter().position(char::is_ascii_digit) {
                         text[at + digit] = char::from(b'0' + random.below(10) as u8);
                     }
@@ -111,7 +111,7 @@ fn mutated_text_never_panics() {
         }
         graphs += usize::from(check(&text.into_iter().collect::<String>()));
     }
-    // Some mutations must be harmless, or the later stages are never reached.
+    // Some mutated texts must parse, or the printer and the verifier are never reached.
     assert!(graphs > 50, "{graphs} mutated texts were graphs");
 }
 

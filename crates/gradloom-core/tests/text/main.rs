@@ -1,4 +1,5 @@
-//! The text form: printed graphs parse to the same graph, and errors name their location.
+//! The text form. The tests check that printed graphs parse to the same graph, and that errors name their
+//! location.
 
 mod errors;
 mod fuzz;

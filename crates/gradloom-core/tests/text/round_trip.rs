@@ -133,7 +133,7 @@ fn floats_keep_their_bits() {
     let mut numbers = vec![0.0, -0.0, 1.0, 0.1, 1e-300, f64::MAX, f64::MIN_POSITIVE, 5e-324, f64::INFINITY];
     numbers.extend([f64::NEG_INFINITY, f64::NAN, -f64::NAN, f64::from_bits(0x7ff8_0000_0000_0123)]);
     numbers.extend([1e15, 1e16, 123_456_789_012_345_680.0, 1.0 / 3.0, f64::from(0.1_f32)]);
-    // Few numbers print as a list, many as hexadecimal digits.
+    // Few numbers are printed as a list, many numbers as hexadecimal digits.
     for copies in [0, 1, 40] {
         for count in [1, 3, numbers.len()] {
             let data: Vec<Number> = numbers[..count].repeat(copies).into_iter().map(Number::Float).collect();

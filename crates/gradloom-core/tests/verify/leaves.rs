@@ -35,7 +35,7 @@ fn a_scalar_is_a_number() {
                    (declare it as u32 and compare it with 0, or make it an input)";
     let error = parse("graph {\n%0: bool[] = scalar \"flag\"\n}").unwrap_err();
     assert_eq!(error.to_string(), format!("line 2, column 14: {message}"));
-    // Nor does the verifier accept it in a graph that was changed otherwise.
+    // The verifier also rejects the scalar in a graph that was changed without the parser.
     let mut graph = parse("graph {\n%0: u32[] = scalar \"flag\"\n}").unwrap();
     let op = graph.blocks[graph.entry].ops[0];
     graph.ops[op].kind = OpKind::Scalar { name: "flag".into(), dtype: DType::Bool };

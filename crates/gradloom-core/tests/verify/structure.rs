@@ -135,7 +135,7 @@ fn a_value_is_defined_once() {
         g.blocks[block].ops.push(neg);
     });
     assert!(error.message.ends_with("is listed twice; an op stands in one block, once"), "{error}");
-    // A parameter that is listed twice is also parameter 1.
+    // The second entry of the same parameter is parameter 1, but the parameter's definition says 0.
     let error = broken(|g| {
         let block = inner(g);
         let param = g.blocks[block].params[0];
@@ -281,7 +281,7 @@ fn blocks_do_not_run_themselves() {
     graph.cursor = BlockId::from_index(1);
     graph.add(OpKind::Checkpoint { block: second }, &[], None).unwrap();
     assert_eq!(verify(&graph).unwrap_err().message, "checkpoint runs the block that it is a part of");
-    // The entry block is no exception.
+    // The entry block must not run itself either.
     let mut graph = Graph::new();
     let entry = graph.entry;
     graph.add(OpKind::Checkpoint { block: entry }, &[], None).unwrap();
@@ -331,12 +331,12 @@ fn extents_can_be_multiplied() {
     let mut graph = Graph::new();
     let input = |ty: &Type| OpKind::Input { name: "x".into(), ty: ty.clone() };
     assert_eq!(graph.add(input(&huge), &[], None).unwrap_err().message, message);
-    // Nor does the verifier accept it in a graph that was changed otherwise.
+    // The verifier also rejects the type in a graph that was changed without `Graph::add`.
     graph.add(input(&Type::new(DType::F32, [1])), &[], None).unwrap();
     let op = graph.blocks[graph.entry].ops[0];
     graph.ops[op].kind = input(&huge);
     assert_eq!(verify(&graph).unwrap_err().message, message);
-    // An extent of 0 on another axis does not help: strides and partial products overflow all the same.
+    // The type is rejected even if another extent is 0, as strides and partial products overflow.
     let error = broken(|g| {
         let neg = op_named(g, "neg");
         g.ops[neg].kind = OpKind::Reshape { shape: [usize::MAX, usize::MAX, 0].into() };
@@ -371,7 +371,7 @@ fn steps_and_gaps_that_say_nothing_are_kept_small() {
     assert_eq!(kept(&empty(far)), empty("1"));
     let pad = |gap: &str| format!("%2: f32[3] = pad %1 {{low=[1], high=[1], interior=[{gap}], value=0.0}}");
     assert_eq!(kept(&pad(far)), pad("0"));
-    // The verifier rejects unreduced steps and gaps in a graph that was changed otherwise.
+    // The verifier rejects unreduced steps and gaps in a graph that was changed without `Graph::add`.
     let mut strided = graph("%2: f32[2] = slice %0 {start=[0], limit=[4], step=[2]}").unwrap();
     let slice = op_named(&strided, "slice");
     strided.ops[slice].kind = OpKind::Slice { start: vec![0], limit: vec![2], step: vec![1 << 63] };
