@@ -41,7 +41,7 @@ thread_local! {
 /// assert_ne!(target.decode.id(), online.decode.id());
 /// ```
 pub fn duplicate<M: Clone>(model: &M) -> M {
-    /// Restores the clones of the enclosing call, also after a panic.
+    /// Restores the clones of the enclosing call, even after a panic.
     struct Outer(Option<Clones>);
     impl Drop for Outer {
         fn drop(&mut self) {

@@ -1,4 +1,4 @@
-//! Low-rank adapters, which are trained in place of the weights of linear layers.
+//! Low-rank adapters, which are trained instead of the weights of linear layers.
 //!
 //! In: a model and patterns of names. Out: for every weight `W` whose name matches, two small parameters,
 //! `NAME.lora_a` and `NAME.lora_b`, which follow `W` in the model; all other parameters are frozen.

@@ -57,7 +57,7 @@ impl Adafactor {
     }
 }
 
-/// Appends the root mean square of all elements of `x`, which has rank 0.
+/// Appends the root mean square of all elements of `x`, as a value of rank 0.
 fn root_mean_square(s: &mut StepBuilder<'_, '_>, x: ValueId) -> ValueId {
     let shape = s.builder.shape(x);
     let axes: Vec<usize> = (0..shape.rank()).collect();

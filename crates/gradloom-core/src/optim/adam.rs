@@ -18,7 +18,7 @@ pub type Adam = AdamOf<false>;
 /// See [the formulas](crate::optim#formulas).
 pub type AdamW = AdamOf<true>;
 
-/// The implementation of [`Adam`] and, if `DECOUPLED` is true, of [`AdamW`].
+/// The implementation of [`AdamW`] if `DECOUPLED` is true, and of [`Adam`] otherwise.
 #[derive(Clone, Debug)]
 pub struct AdamOf<const DECOUPLED: bool> {
     schedule: Schedule,

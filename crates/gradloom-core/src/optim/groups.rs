@@ -38,7 +38,7 @@ impl Groups {
         Self { rest: Box::new(rest), groups: Vec::new() }
     }
 
-    /// Trains the parameters whose names match a pattern with another optimizer.
+    /// Uses `optimizer` for the parameters whose names match `pattern`.
     #[must_use]
     pub fn group(mut self, pattern: impl Into<Pattern>, optimizer: impl Optimizer) -> Self {
         let pattern = pattern.into();

@@ -15,8 +15,8 @@ use crate::ir::{BinaryOp, Builder, CompareOp, DType, Graph, Number, OpKind, Type
 
 /// Name of the f32 state by which the loss is multiplied before its gradient is computed.
 pub const LOSS_SCALE: &str = "optim.loss_scale";
-/// The scale of the first step: large enough that gradients of means over thousands of tokens keep their bits
-/// in f16, and small enough that those of a single token are far below the largest f16.
+/// Scale of the first step. It is large enough that gradients of means over thousands of tokens keep their
+/// bits in f16, and small enough that those of a single token are far below the largest f16.
 const FIRST: f64 = 1024.0;
 const LARGEST: f64 = 16_777_216.0;
 /// Number of consecutive steps without overflow after which the scale grows.

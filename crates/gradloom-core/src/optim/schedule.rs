@@ -65,7 +65,7 @@ pub enum Schedule {
     Milestones {
         /// Rate at step 0.
         peak: f64,
-        /// Steps at which the rate is multiplied by another factor.
+        /// Steps at which the rate is multiplied by `gamma`.
         milestones: Vec<u64>,
         /// Factor by which the rate is multiplied at each milestone.
         gamma: f64,

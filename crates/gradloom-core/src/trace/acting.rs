@@ -3,9 +3,10 @@
 //!
 //! In: the beginning of a method or a layer. Out: a guard. While it is alive, errors of ops name the
 //! outermost method, and an op whose caller is not in the user's code gets the location of the innermost call
-//! that is. The caller's location is lost in this crate's closures, behind `dyn`, and where a method is
-//! passed as a path: the compiler then reports the standard library's `function.rs`. Invariant: no
-//! recorded location lies in the standard library or in this crate, unless the trace itself was begun there.
+//! in progress that is in the user's code. The caller's location is lost in this crate's closures, behind
+//! `dyn`, and where a method is passed as a path: the compiler then reports the standard library's
+//! `function.rs`. Invariant: no recorded location lies in the standard library or in this crate, unless the
+//! trace itself was begun there.
 
 use super::scope::{Scope, with_scope, with_scope_of};
 use crate::ir::Origin;

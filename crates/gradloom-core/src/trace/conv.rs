@@ -236,8 +236,8 @@ impl Tensor {
         if !has_floats(token, self) {
             return self;
         }
-        // Computed like the gradient of a convolution, by a convolution of the input with zeros between its
-        // elements and of reversed weights.
+        // Compute the transpose like the gradient of a convolution: insert zeros between the elements of the
+        // input, and convolve it with the reversed weights.
         let (mut low, mut high, mut interior) = (vec![0; axes + 2], vec![0; axes + 2], vec![0; axes + 2]);
         let (mut start, mut limit) = (vec![0; axes + 2], x.to_vec());
         for i in 0..axes {

@@ -29,8 +29,8 @@ impl CtcOptions {
         self
     }
 
-    /// Sets the loss of sequences that cannot be aligned to 0: those with more labels, including the blanks
-    /// required between equal ones, than times.
+    /// Sets to 0 the loss of sequences that cannot be aligned because they have more labels, including the
+    /// blanks required between equal labels, than times.
     pub fn zero_infinity(mut self) -> Self {
         self.zero_infinity = true;
         self

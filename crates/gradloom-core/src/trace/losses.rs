@@ -1,6 +1,7 @@
 //! Losses of predictions against targets. Each loss is a mean over all elements or rows; sums and other
-//! weightings can be composed of the functions that a loss calls. Invariant: only a target that is one number
-//! for all predictions broadcasts, and a variance as `gaussian_nll_loss` documents.
+//! weightings can be composed of the functions that a loss calls. Invariant: only two kinds of operands
+//! broadcast: a target that is one number for all predictions, and a variance as `gaussian_nll_loss`
+//! documents.
 
 use super::alike::{are_alike, are_targets, is_one_per_row, no_loss};
 use super::bounds::{Range, is_in_range};
@@ -29,7 +30,7 @@ impl CrossEntropyOptions {
         self
     }
 
-    /// Excludes targets that equal `index`, such as padding, from the mean. It need not be a class.
+    /// Excludes targets that equal `index`, such as padding, from the mean. The index need not be a class.
     pub fn ignore_index(mut self, index: i32) -> Self {
         self.ignore_index = Some(index);
         self

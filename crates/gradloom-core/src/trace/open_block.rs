@@ -21,7 +21,7 @@ struct Listed {
     drawn: usize,
 }
 
-/// An open block. Dropping it removes the block.
+/// The guard of an open block. Dropping the guard removes the block.
 #[derive(Debug)]
 pub(super) struct OpenBlock {
     generation: u32,

@@ -57,7 +57,7 @@ pub(crate) struct Scope {
     pub(super) root: Origin,
     /// Source location of the current op in another language; see [`Recording::at`].
     pub(super) foreign: Option<Origin>,
-    /// Name of the method that the user called, while it calls others: see [`super::acting`].
+    /// Name of the outermost method in progress that the user called, if any; see [`super::acting`].
     pub(super) acting: Option<&'static str>,
     /// Locations of the user's calls in progress, innermost last: see [`super::acting`].
     pub(super) places: Vec<Origin>,
@@ -188,7 +188,7 @@ impl Recording {
     /// Declares an input and returns its tensor.
     ///
     /// # Errors
-    /// Returns an error if the name is empty or another input has it.
+    /// Returns an error if the name is empty or another input has the same name.
     pub fn input(&self, input: &Input) -> Result<Tensor> {
         with_scope(|scope| {
             let same = |kind: &OpKind| matches!(kind, OpKind::Input { name, .. } if *name == input.name);
@@ -401,13 +401,13 @@ impl Scope {
         .filter(|ty| ty.dtype.is_for_memory())
     }
 
-    /// Returns the name of the method that the user called, while it calls others.
+    /// Returns the name of the outermost method in progress that the user called, if any.
     pub(super) fn called(&self) -> Option<&'static str> {
         self.acting
     }
 
-    /// Returns the token that the caret marks and an op's message, both with the name of the method that the
-    /// user called.
+    /// Returns the token that the caret in the error marks, and the message of an op. If the user called a
+    /// method that is in progress, its name replaces that of the op in both.
     pub(super) fn as_called<'t>(&self, token: &'t str, message: String) -> (&'t str, String) {
         match self.called() {
             Some(called) if called != token && !token.is_empty() => {

@@ -140,7 +140,7 @@ impl Tensor {
         if a == b { self } else { emit(OpKind::Permute { perm }, &[self], "transpose") }
     }
 
-    /// Broadcasts the tensor to `shape`: axes of extent 1 are repeated, and missing leading axes added.
+    /// Broadcasts the tensor to `shape`: axes of extent 1 are repeated, and missing leading axes are added.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -377,7 +377,8 @@ impl Tensor {
     }
 }
 
-/// Returns a hint that names an axis if changing its extent alone would make `to` fit.
+/// Returns a hint that names an axis of `to` and the extent with which `to` would fit, if there is such an
+/// axis.
 fn reshape_help(from: &Shape, to: &Shape) -> Option<String> {
     let elements = from.elements();
     let axis = (0..to.rank()).rev().find(|&a| {

@@ -40,7 +40,7 @@ macro_rules! forms {
 forms! {
     /// Computes the variance: the sum of the squared deviations from the mean, divided by the number of
     /// elements minus `correction`. A correction of 1, PyTorch's default, estimates the variance of a
-    /// population from a sample; 0 gives the variance of the elements themselves.
+    /// population from a sample. A correction of 0 results in the variance of the elements themselves.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};

@@ -98,8 +98,7 @@ impl Report {
         }
     }
 
-    /// Creates a layer. The constructor may panic, but only at the caller's line and with a message of its
-    /// own.
+    /// Creates a layer. The constructor may panic, but only at the caller's line and with its own message.
     pub(crate) fn made<T>(&mut self, call: &dyn Fn() -> String, f: impl FnOnce() -> T) -> Option<T> {
         self.programs += 1;
         match catch_unwind(AssertUnwindSafe(f)) {

@@ -266,7 +266,7 @@ fn products_bend_at_zeros() {
 
 #[test]
 fn second_derivatives_of_products_are_those_of_the_polynomial() {
-    // Computes the gradient of a weighted sum over the elements of the gradient.
+    // Returns the gradient of a weighted sum of the elements of the gradient.
     let second = |x: Value, weights: &[f64], f: fn(Tensor) -> Tensor| {
         let weights = floats(&x.ty.shape, weights);
         let found = run(&[x, weights], |x| {

@@ -83,7 +83,7 @@ fn softmax_and_cross_entropy_are_one_row_kernel_each_way() {
     assert_eq!(kernels(&softmax), ["row"]);
 
     let loss = traced(&[f32("x", [10, 20]), i32("t", [10])], |x| {
-        // A map precedes the loss, in place of a model's product.
+        // A map precedes the loss, instead of a model's product.
         let logits = x[0] * 2.0;
         let loss = logits.cross_entropy(x[1]);
         let [dx] = gradients(loss, [x[0]]);

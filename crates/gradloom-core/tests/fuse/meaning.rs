@@ -118,7 +118,8 @@ fn numbers_computed_from_numbers_join_any_rows() {
 
 #[test]
 fn a_put_that_is_computed_again_keeps_its_rows() {
-    // Rows of one column, which are read where the rows differ and where there are no rows.
+    // The result has rows of one column. One op reads it in this shape, and another op reads it through a
+    // reshape to a vector.
     check(
         &graph(
             r#"

@@ -191,7 +191,7 @@ fn every_rule_works_inside_a_segment() {
         let mut inner = graph.blocks[block].params.clone();
         graph.cursor = block;
         let mut builder = Builder::new(&mut graph, None);
-        // The double negation makes the operands values of the segment.
+        // Negate the operands twice, so that the op reads values that the segment computes.
         for value in &mut inner {
             if builder.ty(*value).dtype.is_float() {
                 let negative = builder.neg(*value);

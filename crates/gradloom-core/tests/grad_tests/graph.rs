@@ -182,21 +182,21 @@ const PLAIN: AttentionSpec =
 
 #[test]
 fn what_attention_cannot_differentiate_is_refused_by_name_and_place() {
-    // A loss of the log-sum-exp.
+    // A loss that depends on the log-sum-exp is refused.
     let (mut graph, operands, results) = attention(PLAIN);
     let loss = sum_all(&mut Builder::new(&mut graph, None), results[1]);
     let error = append(&mut graph, loss, None, &operands).unwrap_err();
     assert_eq!((error.kind(), error.origin().map(|o| o.line)), (ErrorKind::NotDifferentiable, Some(3)));
     assert!(error.message().contains("attention") && error.message().contains("log-sum-exp"), "{error}");
 
-    // Attention with a block table.
+    // Attention with a block table is refused.
     let (mut graph, operands, results) = attention(AttentionSpec { block_table: true, ..PLAIN });
     let loss = sum_all(&mut Builder::new(&mut graph, None), results[0]);
     let error = append(&mut graph, loss, None, &operands).unwrap_err();
     assert_eq!((error.kind(), error.origin().map(|o| o.line)), (ErrorKind::NotDifferentiable, Some(3)));
     assert!(error.message().contains("block table"), "{error}");
 
-    // Second derivatives.
+    // Second derivatives are refused.
     let (mut graph, operands, results) = attention(PLAIN);
     let loss = sum_all(&mut Builder::new(&mut graph, None), results[0]);
     let first = append(&mut graph, loss, None, &operands).unwrap();

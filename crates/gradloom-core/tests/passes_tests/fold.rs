@@ -64,7 +64,8 @@ fn what_overflows_float32_is_left_to_the_device() {
 
 #[test]
 fn nothing_large_comes_into_being() {
-    // Several copies of a small table.
+    // Broadcasting copies a small table, and is folded only if the result has at most `MAX_ELEMENTS`
+    // elements.
     let n = MAX_ELEMENTS / 8;
     let row: Vec<String> = (0..n).map(|i| format!("{i}.0")).collect();
     let rows = |m: usize| {

@@ -179,7 +179,8 @@ fn a_short_product_waits_for_dear_maps() {
 
 #[test]
 fn cheaper_ops_are_computed_again_first() {
-    // Each op has one late reader; the cost per element increases from a negation to random bits.
+    // Each op has one late reader, so the order depends only on the cost per element, which increases from a
+    // negation to random bits.
     let graph = graph(
         "%0: f32[8, 8] = input \"x\"
          %1: u32[] = scalar \"a\"
@@ -201,8 +202,8 @@ fn cheaper_ops_are_computed_again_first() {
 
 #[test]
 fn products_go_by_the_length_of_what_they_add_up() {
-    // One product sums eight terms for each element of a large result, the other four for each element of a
-    // small one.
+    // One product sums eight terms for each element of a large result, and the other sums four terms for each
+    // element of a small result. The product with fewer terms comes first.
     let graph = graph(
         "%0: f32[32, 8] = input \"a\"
          %1: f32[8, 32] = input \"b\"

@@ -127,10 +127,11 @@ fn products_are_joined_in_the_order_of_the_steps() {
 fn products_that_are_needed_or_unlike_or_small_stay() {
     let add = "%7: f32[20, 30] = add %5, %6\noutput \"y\" %7";
     stays(sums, &format!("{PRODUCTS}\n{add}\noutput \"z\" %5"));
-    // Operands with 25 elements in total, and results with 6.
+    // The operands have 25 elements in total, and each result has only 6, so joining would move more
+    // elements.
     let narrow = PRODUCTS.replace("30]", "2]").replace("20", "3");
     stays(sums, &format!("{narrow}\n{}", add.replace("[20, 30]", "[3, 2]")));
-    // Two identical products.
+    // Products with a common factor are not joined, as adding the other factors is better.
     let twice = PRODUCTS.replace("dot %0, %1", "dot %2, %3");
     stays(sums, &format!("{twice}\n{add}"));
     let across =

@@ -250,7 +250,7 @@ fn every_kind_survives_missing_operands() {
         let extra = op.operands.first().copied();
         if let Some(extra) = extra {
             grown.ops[id].operands.push(extra);
-            // Only a concat accepts another operand.
+            // An additional operand is an error, too: only a concat accepts one, but its type would change.
             assert!(verify(&grown).is_err(), "{}", op.kind.name());
         }
     }

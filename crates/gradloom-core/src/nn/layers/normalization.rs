@@ -193,9 +193,9 @@ impl Module for GroupNorm {
     }
 }
 
-/// Batch normalization with a gain and a bias for each channel. While a training loss is traced, it uses the
-/// mean and variance of the batch and moves the running statistics towards them; otherwise it uses the
-/// running statistics. Ioffe and Szegedy, 2015.
+/// Batch normalization with a gain and a bias for each channel. While a training loss is traced, the layer
+/// uses the mean and variance of the batch and moves the running statistics towards them; otherwise, it uses
+/// the running statistics. Ioffe and Szegedy, 2015.
 #[derive(Clone, Debug)]
 pub struct BatchNorm {
     /// Gain `[channels]`, initially 1.

@@ -12,9 +12,9 @@ macro_rules! layers {
             pub weight_ih: Param,
             /// Weights of the state, `[hidden, gates · hidden]`.
             pub weight_hh: Param,
-            /// Bias `[gates · hidden]`.
+            /// Bias of the input, `[gates · hidden]`.
             pub bias_ih: Param,
-            /// Bias `[gates · hidden]`.
+            /// Bias of the state, `[gates · hidden]`.
             pub bias_hh: Param,
         }
 

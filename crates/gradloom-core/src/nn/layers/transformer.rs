@@ -8,13 +8,13 @@ use crate::trace::{AttentionOptions, Tensor, within};
 /// al., 2017.
 #[derive(Clone, Debug)]
 pub struct MultiHeadAttention {
-    /// Projection `[width, width]`.
+    /// Projection of the queries, `[width, width]`.
     pub query: Linear,
-    /// Projection `[context width, key heads · depth]`.
+    /// Projection of the keys, `[context width, key heads · depth]`.
     pub key: Linear,
-    /// Projection `[context width, key heads · depth]`.
+    /// Projection of the values, `[context width, key heads · depth]`.
     pub value: Linear,
-    /// Projection `[width, width]`.
+    /// Projection of the output, `[width, width]`.
     pub output: Linear,
     heads: usize,
     key_heads: usize,
