@@ -171,8 +171,8 @@ impl Term {
     /// Multiplies two terms, and sums over the letters for which `later` returns `false`.
     #[track_caller]
     fn times(self, right: Term, later: &dyn Fn(char) -> bool) -> Self {
-        // Sum over the letters that only one factor has and that are not needed later before the product,
-        // which is then smaller.
+        // Before the product, sum over the letters that only one factor has and that are not needed later, so
+        // that the product is smaller.
         let (letters, others) = (self.letters.clone(), right.letters.clone());
         let left = self.reduced(&|letter| later(letter) || others.contains(&letter));
         let right = right.reduced(&|letter| later(letter) || letters.contains(&letter));

@@ -233,7 +233,7 @@ fn divisions_by_powers_of_two_and_small_powers_become_products() {
         );
     }
     stays_with("3.0", "div %0, %1");
-    // The reciprocals are not normal numbers in f32.
+    // The reciprocals of these divisors are not normal numbers in f32, so the divisions remain.
     stays_with("1.7014118346046923e38", "div %0, %1");
     stays_with("5.877471754111438e-39", "div %0, %1");
 }
