@@ -8,12 +8,12 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Memory that a kernel accesses: ranges of bytes in numbered memories.
+/// Ranges of bytes that a kernel accesses, each with the index of its memory.
 #[derive(Clone, Debug, Default)]
 pub struct Touches {
-    /// Ranges that it reads.
+    /// Ranges that the kernel reads.
     pub reads: Vec<(usize, Range<u64>)>,
-    /// Ranges that it writes.
+    /// Ranges that the kernel writes.
     pub writes: Vec<(usize, Range<u64>)>,
 }
 
@@ -53,7 +53,7 @@ pub(super) fn edges<'t>(kernels: impl ExactSizeIterator<Item = &'t Touches>) -> 
         waits.retain(|&other| other != i);
         waits.sort_unstable_by(|a, b| b.cmp(a));
         waits.dedup();
-        // In descending order: a dependency's own dependencies are implied.
+        // Visit the kernels in descending order, and skip those on which a later dependency already depends.
         let mut done = vec![0_u64; i.div_ceil(64)];
         let mut own = Vec::new();
         for other in waits {

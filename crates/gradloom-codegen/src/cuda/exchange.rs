@@ -9,22 +9,25 @@ use std::ops::Range;
 
 /// Number of slots in host memory, which the first kernel uses in turn.
 pub const SLOTS: usize = 8;
-/// The text of the first kernel contains this number.
+/// [`BEGIN`] computes the index of the slot as `step & 7`.
 const _: () = assert!(SLOTS == 8);
-/// Number of bytes of a slot's header: the address for the status, the address for the outputs or 0, and a
-/// bit mask of the items present.
+/// Number of bytes of a slot's header, which consists of the address for the status, the address for the
+/// outputs or 0, a bit mask of the items present, and padding.
 pub const HEADER: u64 = 32;
 /// Number of bytes on the device for the step counter and the copied header.
 pub const COUNTER_BYTES: u64 = 32;
 /// Maximum number of items that the first kernel copies.
 const ITEMS: usize = 63;
-/// Maximum number of bytes that the first kernel copies; its single block reads them over the bus.
+/// Maximum number of bytes of the inputs that the first kernel copies. Each of the 1,024 threads of its
+/// single block reads four units of 16 bytes over the bus; the header and the alignment of the items to 16
+/// bytes are subtracted.
 const COPIED: u64 = 4 * 1024 * 16 - HEADER - ITEMS as u64 * 16;
-/// Maximum number of bytes of an input that is stored in every slot; a larger one is copied when it is set.
+/// Maximum number of bytes of an input that is stored in every slot; a larger input is copied to the device
+/// when it is set.
 const ROOM: u64 = 16 << 20;
 
-/// Prepends the definition of an item: its address, the index of its first word among all words, and its
-/// number of words.
+/// Prepends the definition of `Item`, which consists of an address, the index of the item's first word among
+/// all words, and its number of words.
 macro_rules! with_items {
     ($kernel:literal) => {
         concat!("struct Item {\n    unsigned* address;\n    unsigned first, words;\n};\n", $kernel)

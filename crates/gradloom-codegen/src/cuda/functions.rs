@@ -1,10 +1,10 @@
-//! Functions that CUDA C lacks or leaves undefined; kernels include the text of those that they use.
+//! Functions that CUDA C lacks or leaves undefined. Kernels include the text of the functions that they use.
 
 use crate::simt::helpers;
 use gradloom_core::collections::SortedSet;
 
-/// Conversion of a matrix sum to a left operand: PTX ISA, section "cvt". The instruction's first operand
-/// becomes the upper half.
+/// Defines the conversion of a matrix sum to a left operand (PTX ISA, section "cvt"). The instruction's first
+/// operand becomes the upper half.
 macro_rules! left {
     ($name:literal, $type:literal) => {
         concat!(
@@ -24,7 +24,7 @@ macro_rules! left {
     };
 }
 
-/// Product of matrices of a dtype, computed by two instructions of 8 columns each.
+/// Defines the product of matrices of a dtype, computed by two instructions of 8 columns each.
 macro_rules! multiply {
     ($name:literal, $type:literal) => {
         concat!(
@@ -80,7 +80,7 @@ __device__ int sign_of(int x) {
     return (x < 0.0f ? e : 1.0f) / (1.0f + e);
 }
 ";
-        // A zero divisor, which is reported elsewhere, returns 0; `i32::MIN / -1` wraps.
+        // A division by zero, which is reported elsewhere, returns 0; `i32::MIN / -1` wraps.
         Divide "divide" [] = "__device__ int divide(int a, int b) {
     return b == 0 ? 0 : b == -1 ? (int)(0u - (unsigned)a) : a / b;
 }
@@ -191,7 +191,8 @@ __device__ float4 splat(float a) {
 }
 ";
 
-/// PTX ISA, section "cvt": the instruction's first operand becomes the upper half.
+/// Vectors of f16 (PTX ISA, section "cvt"). The conversion instruction's first operand becomes the upper
+/// half.
 const HALF: &str = "struct Half2 {
     unsigned both;
 };
@@ -249,8 +250,9 @@ __device__ float4 to_vector(Bfloat4 a) {
 }
 ";
 
-/// PTX ISA, section "Matrix fragments for mma.m16n8k8", for TF32: two steps of eight terms, and for the right
-/// operand two halves of eight columns. Sums have the same layout as with 16-bit operands.
+/// Matrix operands in TF32 (PTX ISA, section "Matrix fragments for mma.m16n8k8"). An operand consists of two
+/// steps of eight terms; the right operand also consists of two halves of eight columns. Sums have the same
+/// layout as with 16-bit operands.
 const TF32: &str = "struct WideLeft {
     float r[8];
 };
@@ -312,8 +314,8 @@ __device__ Sum multiply_tf32(WideLeft a, WideRight b, Sum c) {
 }
 ";
 
-/// PTX ISA, section "Matrix fragments for mma.m16n8k16 with floating point type": assignment of elements to
-/// the threads of a warp, the same for f16 and bf16.
+/// Assignment of matrix elements to the threads of a warp, which is the same for f16 and bf16 (PTX ISA,
+/// section "Matrix fragments for mma.m16n8k16 with floating point type").
 const MATRIX: &str = "struct Left {
     unsigned r[4];
 };

@@ -9,15 +9,15 @@ use std::ops::Range;
 /// Kernel of a launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CudaKernel {
-    /// Description of the computation, for people.
+    /// Human-readable description of the computation.
     pub label: String,
     /// Function or library product that computes it.
     pub work: Work,
     /// Parameters of a function, excluding the status, which follows them. For a library product, they are
     /// the left operand, the right operand, the result, and the scratch memory.
     pub parameters: Vec<Parameter>,
-    /// Memory that it accesses. Kernels are ordered if they access the same bytes and at least one writes
-    /// them.
+    /// Memory that the kernel accesses. Kernels are ordered if they access the same bytes and at least one
+    /// writes them.
     pub spans: Spans,
 }
 
@@ -34,7 +34,7 @@ pub enum Work {
         groups: usize,
         /// Number of threads per block.
         threads: u32,
-        /// True if it loads operands before it waits for the preceding kernels.
+        /// True if the function loads operands before it waits for the preceding kernels.
         loads_early: bool,
     },
     /// Product by cuBLASLt.
@@ -44,28 +44,28 @@ pub enum Work {
 /// Address that is passed as a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parameter {
-    /// Byte of a region.
+    /// Region, and an offset in bytes in it.
     Memory(Region, u64),
-    /// Byte of the scratch memory.
+    /// Offset in bytes in the scratch memory.
     Workspace(u64),
     /// Constants of the kernel.
     Table(Vec<u32>),
-    /// No memory: an operand without elements, which no kernel accesses.
+    /// Address of an operand without elements, which no kernel accesses.
     Nothing,
 }
 
 /// Memory of a step that a kernel accesses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spans {
-    /// Memory that it reads.
+    /// Memory that the kernel reads.
     pub reads: Vec<Span>,
-    /// Memory that it writes, and scratch memory, which it also reads.
+    /// Memory that the kernel writes, and scratch memory, which it may also read.
     pub writes: Vec<Span>,
-    /// True if it may report a fault in the step's status.
+    /// True if the kernel may report a fault in the step's status.
     pub traps: bool,
-    /// True if it writes the step's verdict.
+    /// True if the kernel writes the step's verdict.
     pub decides: bool,
-    /// True if it reads the step's verdict before it writes.
+    /// True if the kernel writes only after it has read the step's verdict.
     pub gated: bool,
 }
 

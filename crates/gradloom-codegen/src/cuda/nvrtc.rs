@@ -73,7 +73,8 @@ impl Nvrtc {
     /// Compiles a text for an architecture.
     ///
     /// # Errors
-    /// Returns the compiler's messages.
+    /// Returns an error with the compiler's messages if it rejects the text, or with a description if the
+    /// text has a zero byte or the library lacks a function.
     pub fn compile(&self, source: &str, architecture: &str) -> Result<Compiled, String> {
         let missing = || "the compiler's library lacks a function".to_string();
         let create = self.function::<Create>(b"nvrtcCreateProgram").ok_or_else(missing)?;
@@ -136,7 +137,7 @@ impl Nvrtc {
 pub fn places(variable: &str, name: &str, versions: &[&str]) -> Vec<PathBuf> {
     let file = |version: &str| match (cfg!(windows), version) {
         (true, "") => format!("{name}64.dll"),
-        // Files are named after the first minor version of a major version.
+        // The names of these files contain the first minor version of the major version.
         (true, version) if name == "nvrtc" => format!("{name}64_{version}0_0.dll"),
         (true, version) => format!("{name}64_{version}.dll"),
         (false, "") => format!("lib{name}.so"),

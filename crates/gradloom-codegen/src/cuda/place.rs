@@ -1,7 +1,7 @@
 //! Placement of operands at addresses for CUDA.
 //!
-//! The address of an operand is that of its buffer. If one kernel runs several parts, it is that of the first
-//! of their buffers.
+//! The address of an operand is that of its buffer. If one kernel runs several parts, it is the lowest
+//! address of the parts' buffers.
 
 use super::launch::{Parameter, Span};
 use crate::kernels::Cuts;
@@ -43,7 +43,7 @@ pub(crate) struct Operands {
 pub(crate) struct Operand {
     /// Accessed elements, relative to the address.
     pub(super) access: Access,
-    /// Address of its buffer, or of the first part's buffer.
+    /// Address of the operand's buffer; the lowest address of the buffers if there are several parts.
     pub(super) address: Parameter,
     /// Ranges of bytes that kernels access.
     pub(super) spans: Vec<Span>,
@@ -101,11 +101,12 @@ impl Placement for Addresses<'_> {
             let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
             (buffer.region, buffer.offset, buffer.offset + buffer.bytes)
         };
-        // For each part, the range of each operand; for the first part of a batch, those that cover the
-        // batch.
+        // For each part, the range of each operand; for the first part of a batch, the ranges that cover the
+        // whole batch.
         let mut spans: Vec<Vec<(Region, u64, u64)>> =
             parts.iter().map(|part| accesses(launch, part).map(span).collect()).collect();
-        // A scatter that does not alias its operand copies it first.
+        // A scatter whose result does not alias its operand cannot join a batch, because it copies the
+        // operand first.
         let may_join = |part: usize| {
             let Part { kernel, reads, writes, .. } = &parts[part];
             if !matches!(kernel, LaunchKernel::Op(OpKind::Scatter { .. })) {
@@ -136,7 +137,7 @@ impl Placement for Addresses<'_> {
 
     fn together(&self, launch: &Launch, parts: &[&Part]) -> (Operands, Vec<Vec<u32>>) {
         let plan = self.plan;
-        // Relative to the buffer with the lowest address among the parts.
+        // Start indices are relative to the buffer with the lowest address among the parts.
         let first = |i: usize| {
             let offsets = parts.iter().filter_map(|part| Some(place(plan, accesses(launch, part).nth(i)?).1));
             offsets.min().unwrap_or(0)
@@ -187,9 +188,9 @@ fn accesses<'l>(launch: &'l Launch, part: &Part) -> impl Iterator<Item = &'l Acc
     launch.reads[part.reads.clone()].iter().chain(&launch.writes[part.writes.clone()])
 }
 
-/// Returns true if no kernel of the step writes an operand before the launch is done. The store and constants
-/// are not written in the first phase, and no launch has an input as its result; other values may reuse the
-/// bytes of an input only after its last reader.
+/// Returns `true` if no kernel of the step writes an operand before the launch is done. The store and
+/// constants are not written in the first phase, and no launch has an input as its result; other values may
+/// reuse the bytes of an input only after its last reader.
 fn is_early(launch: &Launch, plan: &Plan, access: &Access) -> bool {
     let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
     let was_there =

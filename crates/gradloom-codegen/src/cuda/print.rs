@@ -8,7 +8,7 @@ use gradloom_core::ir::{CompareOp, DType};
 use std::fmt::Write;
 
 /// Prints a kernel as a function with a given name. Returns its text, and true if it loads operands before it
-/// waits for the preceding kernels. Only operands for which `is_early` returns true may be loaded early.
+/// waits for the preceding kernels. Only operands for which `is_early` returns `true` may be loaded early.
 /// `launch` is the number of the launch, which faults report.
 pub fn print(kernel: &Kernel, name: &str, launch: usize, is_early: &dyn Fn(Role) -> bool) -> (String, bool) {
     debug_assert_eq!(crate::simt::verify(kernel), Ok(()), "{kernel}");
@@ -51,7 +51,7 @@ pub fn print(kernel: &Kernel, name: &str, launch: usize, is_early: &dyn Fn(Role)
     for (i, array) in kernel.arrays.iter().enumerate() {
         let space = match (array.space, array.ty) {
             (Space::Invocation, _) => "",
-            // Required by matrix loads.
+            // Matrix loads require an alignment of 16 bytes.
             (Space::Workgroup, ValueType::Half4(_)) => "__shared__ __align__(16) ",
             (Space::Workgroup, _) => "__shared__ ",
         };
@@ -62,8 +62,8 @@ pub fn print(kernel: &Kernel, name: &str, launch: usize, is_early: &dyn Fn(Role)
     (text, loads_early)
 }
 
-/// Returns true if a statement is independent of memory that preceding kernels write or read. Faults may be
-/// reported in any order, and kernels that read them wait.
+/// Returns `true` if a statement is independent of memory that preceding kernels write or read. Reports of
+/// faults are considered independent, because they may occur in any order, and kernels that read them wait.
 fn is_free(kernel: &Kernel, statement: &Stmt, is_early: &dyn Fn(Role) -> bool) -> bool {
     let of_block = |Block(block): &Block| block.iter().all(|inner| is_free(kernel, inner, is_early));
     match statement {
@@ -122,7 +122,7 @@ impl Printer<'_> {
             Stmt::Assign(number, value) => format!("x{number} = {};", self.text(*value)),
             Stmt::Store(buffer, index, value) => {
                 let dtype = self.kernel.dtype(*value);
-                // A rounded value is stored without widening it first.
+                // Round a value only once: take the f32 before a cast to the buffer's dtype.
                 let source = match self.kernel.expr(*value) {
                     Expr::Cast(wide)
                         if dtype.is_float()

@@ -15,9 +15,12 @@ use gradloom_core::plan::{Plan, Region};
 use std::fmt;
 use std::ops::Range;
 
-/// Indices of the memories that kernels access; lower ones are the plan's regions.
+/// Index of the scratch memory among the memories that kernels access; lower indices are those of the plan's
+/// regions.
 const WORKSPACE: usize = 3;
+/// Index of the status words among these memories.
 const STATUS: usize = 4;
+/// Index of the step counter and the copied header among these memories.
 const EXCHANGE: usize = 5;
 
 /// Number of launches for which freed bytes are not reused ([`Plan::side_by_side`]). For GPT-2, two suffice
@@ -110,7 +113,8 @@ impl Replay {
 
         let hosted = host_steps(graph, plan, &owners);
         let mut first = 0;
-        // The first node precedes all others; no op on the host follows the results.
+        // The first node precedes the kernels, so their indices among the nodes are higher by 1. The node of
+        // the results has no effect on them, because no op runs on the host after it.
         let ends = hosted.iter().map(|(_, before)| before + 1).chain([nodes.len()]);
         let segments = ends.map(|end| std::mem::replace(&mut first, end)..end).collect();
         let cuts = hosted.iter().map(|&(launch, _)| {
@@ -126,10 +130,10 @@ impl Replay {
         edges(self.nodes[segment.clone()].iter().map(|node| &node.touches))
     }
 
-    /// Returns, for each node of a segment, true if it starts as soon as the only node on which it depends
+    /// Returns, for each node of a segment, `true` if it starts as soon as the only node on which it depends
     /// has started its last block (programmatic dependent launch). This requires a graph that is mostly a
-    /// chain, where it does not occupy the place of another node. Devices before compute capability 9.0, and
-    /// CUDA before 12.3, do not support it.
+    /// chain, in which an early node does not take resources from another. Devices before compute capability
+    /// 9.0, and CUDA before 12.3, do not support it.
     pub fn early(&self, segment: &Range<usize>, edges: &[Vec<usize>]) -> Vec<bool> {
         let nodes = &self.nodes[segment.clone()];
         let shape = Shape::of(edges);
@@ -154,7 +158,7 @@ impl Replay {
         self.segments.iter().map(of).collect()
     }
 
-    /// Returns the number of the step's launches that graphs replay; the others run on the host.
+    /// Returns the number of the step's launches that the graphs contain; the others run on the host.
     pub fn covered(&self) -> usize {
         self.launches - self.cuts.len()
     }
@@ -194,12 +198,12 @@ impl Shape {
         }
     }
 
-    /// Returns true if at least three quarters of the nodes form a chain.
+    /// Returns `true` if at least three quarters of the nodes form a chain.
     fn is_row(&self) -> bool {
         self.depth * 4 >= self.nodes * 3
     }
 
-    /// Returns true if at least nine tenths of the nodes form a chain.
+    /// Returns `true` if at least nine tenths of the nodes form a chain.
     fn is_thin(&self) -> bool {
         self.depth * 10 >= self.nodes * 9
     }
@@ -234,7 +238,7 @@ impl fmt::Display for Replay {
     }
 }
 
-/// Returns true if a kernel benefits from starting before the preceding ones are done: it loads operands in
+/// Returns `true` if a kernel benefits from starting before the preceding ones are done: it loads operands in
 /// the meantime, or has so few blocks that it occupies little and allows its successors to start.
 fn gains(unit: &CudaUnit) -> bool {
     match unit.kernel.work {
@@ -243,7 +247,7 @@ fn gains(unit: &CudaUnit) -> bool {
     }
 }
 
-/// Returns true if a unit is a loop of more than a few blocks, which loads at most the weights of a norm
+/// Returns `true` if a unit is a loop of more than a few blocks, which loads at most the weights of a norm
 /// early. On an H200, norms that start early make the next token of 64 texts 3% faster. But for 16 tokens of
 /// a prompt, whose attention consists of two parallel kernels, they increase the time from 0.83 ms to 1.20
 /// ms.

@@ -22,7 +22,7 @@ impl Dialect for Cuda {
         REUSE_DISTANCE
     }
 
-    /// Returns a `Vec<CudaUnit>`.
+    /// Returns code that contains a `Vec<CudaUnit>`.
     fn code(&self, source: &Source<'_>) -> Result<Code> {
         Ok(Code::new::<Vec<CudaUnit>>(units(source.plan, source.graph, source.cuts)?))
     }

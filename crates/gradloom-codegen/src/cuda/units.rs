@@ -19,7 +19,7 @@ use std::ops::Range;
 /// Kernel, with the part of the program to which it belongs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CudaUnit {
-    /// Part of the program to which it belongs.
+    /// Part of the program to which the kernel belongs.
     pub owner: Owner,
     /// The kernel.
     pub kernel: CudaKernel,
@@ -66,7 +66,7 @@ fn function(kernel: &Kernel, unit: &Unit<Operands>, scratch: Range<u64>) -> Cuda
                 (Parameter::Workspace(scratch.start + start), vec![Span::Workspace(scratch.clone())])
             }
             Role::Table => (Parameter::Table(kernel.table.clone()), Vec::new()),
-            // Every function has this parameter, as the last.
+            // Skip the status, which is the last parameter of every function.
             Role::Status => {
                 spans.decides |= is_written;
                 continue;
@@ -92,7 +92,8 @@ fn library(product: &LibraryProduct, operands: &Operands, scratch: Range<u64>, p
         let (region, offset) = place(plan, access);
         Parameter::Memory(region, offset + access.start())
     };
-    // The library may read zeros after an operand, and write after the result.
+    // The span is the whole buffer, because the library may read zeros after an operand and write after the
+    // result.
     let buffer = |Operand { access, .. }: &Operand| {
         let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
         Span::Memory(buffer.region, buffer.offset..buffer.offset + buffer.bytes)
@@ -115,7 +116,8 @@ fn library(product: &LibraryProduct, operands: &Operands, scratch: Range<u64>, p
     }
 }
 
-/// Returns a function's name, derived from its label for profilers; equal kernels have equal texts.
+/// Returns the name of a function, which is derived from its label so that profilers show it. Equal kernels
+/// have equal texts.
 fn function_name(label: &str) -> String {
     let words = label.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let mut name = String::from("k");

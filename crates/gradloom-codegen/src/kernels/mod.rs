@@ -37,12 +37,13 @@ pub trait Placement {
     /// Places the operands of a single launch; if `shared`, in as few bindings as possible.
     fn alone(&self, launch: &Launch, shared: bool) -> Self::Operands;
 
-    /// Returns the batches of parts that run together, as lists of indices; a part that runs alone is a
-    /// batch, too.
+    /// Returns the batches of parts that run together, as lists of indices; a part that runs alone is a batch
+    /// of one.
     fn batches(&self, parts: &[Part], launch: &Launch) -> Vec<Vec<usize>>;
 
-    /// Places the operands of parts that run together at the locations of the first one's, and returns the
-    /// start indices of each part's operands and results, in elements.
+    /// Places the operands and results of parts that run together at common locations. Returns these
+    /// locations, with the layouts of the first part, and for each part the start indices of its operands and
+    /// results, in elements.
     fn together(&self, launch: &Launch, parts: &[&Part]) -> (Self::Operands, Vec<Vec<u32>>);
 
     /// Returns the operands and results as kernels access them.
@@ -51,7 +52,7 @@ pub trait Placement {
     /// Checks that the device can address all memory that the kernels access.
     ///
     /// # Errors
-    /// Returns an error if it cannot.
+    /// Returns an error if the device cannot address some of this memory.
     fn check(&self, _operands: &Self::Operands, _kernels: &[Kernel], _launch: &Launch) -> Result<()> {
         Ok(())
     }
@@ -60,13 +61,13 @@ pub trait Placement {
 /// Kernels on the same operands, which run in sequence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unit<O> {
-    /// Part of the program to which they belong.
+    /// Part of the program to which the kernels belong.
     pub owner: Owner,
     /// Locations of the operands and results.
     pub operands: O,
     /// Kernels or a library product.
     pub work: Work,
-    /// Range of the launch's scratch memory that they use.
+    /// Range of the launch's scratch memory that the kernels use.
     pub scratch: Range<u64>,
 }
 
@@ -75,12 +76,12 @@ pub struct Unit<O> {
 pub enum Work {
     /// Generated kernels.
     Kernels(Vec<Kernel>),
-    /// Product by the library of the device's vendor.
+    /// Product computed by a vendor library.
     Library(LibraryProduct),
 }
 
 impl<O> Unit<O> {
-    /// Returns its kernels; a library product has none.
+    /// Returns the unit's kernels; the list is empty for a library product.
     pub fn kernels(&self) -> &[Kernel] {
         match &self.work {
             Work::Kernels(kernels) => kernels,
@@ -130,7 +131,7 @@ pub(crate) fn of_launch<P: Placement>(
     if on_host(launch, program.graph).is_some() {
         return Ok(Vec::new());
     }
-    // Libraries use 64-bit indices.
+    // Library products are not checked, because libraries use 64-bit indices.
     let by_library = matches!(launch.schedule, Schedule::Library(_));
     if !by_library && !is_countable(&launch.kernel, &launch.reads, &launch.writes) {
         let message =
@@ -160,8 +161,8 @@ pub(crate) fn of_launch<P: Placement>(
     placement.batches(parts, launch).into_iter().map(unit).collect()
 }
 
-/// Returns the unit of a launch that is not a group. `scratch` is the offset of its scratch memory in that of
-/// its group.
+/// Returns the unit of a launch that is not a group. `scratch` is the offset of the launch's scratch memory
+/// in that of its group.
 fn alone<P: Placement>(
     launch: &Launch,
     scratch: u64,
@@ -237,14 +238,14 @@ fn together<P: Placement>(
     let kernels = kernels::together(&views, parts, &table, schedule);
     drop(views);
     placement.check(&operands, &kernels, launch)?;
-    // The two kernels of a total exchange partial results through the scratch memory.
+    // The unit has scratch memory, through which the two kernels of a total exchange partial results.
     Ok(Unit { owner, operands, work: Work::Kernels(kernels), scratch: 0..schedule.workspace })
 }
 
 /// Returns the unit that decides whether a step commits. The plan must have launches.
 ///
 /// # Errors
-/// Returns an error if the device cannot run it.
+/// Returns an error if the device cannot run the kernel.
 pub(crate) fn guards<P: Placement>(plan: &Plan, placement: &P) -> Result<Unit<P::Operands>> {
     let windows: Vec<Window<'_>> = windows(plan).collect();
     let guards = plan.guards.iter().map(|(_, access)| access);
@@ -263,7 +264,7 @@ pub(crate) fn guards<P: Placement>(plan: &Plan, placement: &P) -> Result<Unit<P:
     Ok(Unit { owner: Owner::Guards, operands, work: Work::Kernels(kernels), scratch: 0..0 })
 }
 
-/// Returns true if 32-bit indices suffice for the elements of a kernel's operands and results, and for its
+/// Returns `true` if 32-bit indices suffice for the elements of a kernel's operands and results, and for its
 /// positions. The limit leaves a margin of 2^16, because tiles and workgroups round up.
 fn is_countable(kernel: &LaunchKernel, reads: &[Access], writes: &[Access]) -> bool {
     const MOST: u64 = u32::MAX as u64 - (1 << 16);

@@ -16,16 +16,17 @@ use gradloom_core::plan::{Plan, Region};
 /// Part of a program to which a kernel belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// Launch that runs only once, with its index among those.
+    /// Launch that runs only once, with its index in [`Plan::hoisted`].
     Hoisted(usize),
-    /// Launch of the step, with its index.
+    /// Launch of the step, with its index in [`Plan::launches`].
     Launch(usize),
     /// Kernel that decides whether the step commits.
     Guards,
 }
 
 impl Owner {
-    /// Returns the index of the launch, which its faults report; 0 for the guards, which report none.
+    /// Returns the index of the launch, which a kernel records with a fault; 0 for the guards, whose kernel
+    /// does not use it.
     pub fn number(self) -> usize {
         match self {
             Self::Hoisted(number) | Self::Launch(number) => number,
@@ -54,7 +55,7 @@ impl Owner {
 /// Start of a window that the commit replaces, along one axis. A start out of range is a trap.
 #[derive(Clone, Copy, Debug)]
 pub struct Window<'p> {
-    /// Index of the launch that replaces it.
+    /// Index of the launch that replaces the window.
     pub launch: usize,
     /// Axis of the start.
     pub axis: usize,
@@ -79,15 +80,16 @@ pub(crate) fn windows(plan: &Plan) -> impl Iterator<Item = Window<'_>> {
     })
 }
 
-/// Returns true if a plan's guards or windows can prevent a step from committing. Traps of kernels can, too.
+/// Returns `true` if a plan's guards or windows can prevent a step from committing. Kernels that may trap,
+/// which can do so too, are not considered.
 pub(crate) fn can_fail(plan: &Plan) -> bool {
     let windows = |launch: &Launch| launch.kernel == Kernel::WriteRegion;
     !plan.guards.is_empty() || plan.launches.iter().any(windows)
 }
 
-/// Returns the index of the first kernel of a step that must run in a separate pass, so that results can be
-/// read before it: the commit overwrites guards that are parameters. Without such guards, it is the number of
-/// kernels.
+/// Returns the index of the first kernel of a step's commit if a guard is in the store, where the commit may
+/// overwrite it. The host must read the results before that kernel runs, so it starts a separate pass.
+/// Without such guards, returns the number of kernels.
 pub fn pause(plan: &Plan, step: &[Owner]) -> usize {
     let stored = |access: &Access| plan.buffers[plan.buffer_of[&access.buffer]].region == Region::Store;
     if !plan.guards.iter().any(|(_, access)| stored(access)) {
@@ -105,7 +107,8 @@ pub fn host_steps(graph: &Graph, plan: &Plan, step: &[Owner]) -> Vec<(usize, usi
     let before = |number: usize| {
         step.partition_point(|step| match *step {
             Owner::Launch(other) => other < number,
-            // A user-defined op can trap, so it is never part of the commit.
+            // A user-defined op can trap, and is therefore never part of the commit, so it runs before the
+            // guards.
             Owner::Guards => false,
             Owner::Hoisted(_) => true,
         })

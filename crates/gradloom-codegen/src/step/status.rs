@@ -4,11 +4,11 @@
 //! it, until the host acknowledges them.
 //!
 //! The first [`STEP_WORDS`] belong to one step, and are zero when it starts: 0 is the verdict; 1 the number,
-//! from 1, of the launch that trapped or whose window is out of range; 2 the position of the index among its
-//! operand's elements, or the axis of the window; 3 the index, as i32; 4 the bound that it must be below. The
-//! others persist across steps, and only the guards write them, except for [`ACKNOWLEDGED`]: the number of
-//! steps, the number of failures, and records of the first failures that the host has not acknowledged and of
-//! the last one.
+//! from 1, of the launch that trapped or whose window is out of range; 2 the position of the index or zero
+//! divisor among its operand's elements, or the axis of the window; 3 the index, as i32, or 0 for a divisor;
+//! 4 the exclusive upper bound of the index, or 0 for a divisor. The other words persist across steps, and
+//! only the guards write them, except for [`ACKNOWLEDGED`]: the number of steps, the number of failures, and
+//! records of the first failures that the host has not acknowledged and of the last one.
 
 use gradloom_core::collections::sort_by_key;
 
@@ -20,34 +20,35 @@ pub const STATUS_WORDS: usize = RECORDS + (FIRST_RECORDS + 1) * RECORD_WORDS;
 /// may be overwritten.
 pub const ACKNOWLEDGED: usize = 10;
 
-/// Index of the verdict.
+/// Index of the word with the verdict.
 pub(crate) const VERDICT: usize = 0;
-/// Index of the number, from 1, of the launch that trapped.
+/// Index of the word with the number, from 1, of the launch that trapped or whose window is out of range.
 pub(crate) const LAUNCH: usize = 1;
-/// Index of the position at which it trapped.
+/// Index of the word with the position of the invalid index or divisor among its operand's elements, or with
+/// the axis of a window that is out of range.
 pub(crate) const POSITION: usize = 2;
 /// Index of the word with the index that was out of range.
 pub(crate) const INDEX: usize = 3;
-/// Index of the bound that the index must be below.
+/// Index of the word with the exclusive upper bound of the index.
 pub(crate) const BOUND: usize = 4;
 /// Number of a step's words that are copied to its record.
 pub(crate) const RECORDED_WORDS: usize = 5;
 
-/// Index of the number of steps.
+/// Index of the word with the number of steps.
 pub(crate) const STEPS: usize = 8;
-/// Index of the number of failed steps.
+/// Index of the word with the number of failed steps.
 pub(crate) const FAILURES: usize = 9;
-/// Index of the first record. A record consists of the failure's number, from 1; its step's number, from 0;
-/// and the words 0 to 4 of that step.
+/// Index of the first word of the first record. A record consists of the failure's number, from 1; its step's
+/// number, from 0; and the words 0 to 4 of that step.
 pub(crate) const RECORDS: usize = 12;
 pub(crate) const RECORD_WORDS: usize = 8;
-/// Minimum number of failures after the acknowledged ones that have a record; failure `n` uses record `n %
-/// 4`. The last failure always has a record after those.
+/// Number of failures after the acknowledged ones that are sure to have a record: failure `n`, counted from
+/// 0, uses record `n % FIRST_RECORDS`. The record after those contains the last failure.
 pub(crate) const FIRST_RECORDS: usize = 4;
 
 /// Verdict of a step that trapped.
 pub(crate) const TRAPPED: u32 = 1;
-/// Verdict of a step whose guard 0 is not finite; those of the other guards follow.
+/// Verdict of a step whose guard 0 is not finite; the verdicts of the other guards follow.
 pub(crate) const FIRST_GUARD: u32 = 2;
 
 /// Outcome of a step.
@@ -55,15 +56,15 @@ pub(crate) const FIRST_GUARD: u32 = 2;
 pub enum Verdict {
     /// All updates took effect.
     Committed,
-    /// An index was out of range.
+    /// An index was out of range, or an integer divisor was zero.
     Trapped {
         /// Index of the launch.
         launch: usize,
-        /// Position of the index among its operand's elements, or the axis of a window.
+        /// Position of the index or divisor among its operand's elements, or the axis of a window.
         position: usize,
-        /// Index that was out of range.
+        /// Index that was out of range; 0 for a divisor.
         index: i32,
-        /// Bound that it must be below.
+        /// Exclusive upper bound of the index; 0 for a divisor.
         bound: usize,
     },
     /// The guard with this index is not finite.
@@ -92,9 +93,9 @@ impl Verdict {
 /// Step that failed, and therefore had no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Number of failures before it.
+    /// Number of failures before this one.
     pub number: u32,
-    /// Number of steps before it.
+    /// Number of steps before the failed one.
     pub step: u32,
     /// Outcome of the step.
     pub verdict: Verdict,
@@ -134,7 +135,7 @@ impl Status {
         };
         let mut failures: Vec<Failure> = records.filter_map(failure).collect();
         sort_by_key(&mut failures, |failure| failure.number);
-        // The last failure may have two records.
+        // Remove the duplicate of the last failure, which may have two records.
         failures.dedup();
         failures
     }
@@ -148,8 +149,8 @@ mod tests {
     fn records_are_read_in_order_and_from_a_number_on() {
         let mut words = [0u32; STATUS_WORDS];
         words[FAILURES] = 9;
-        // The fifth and sixth failures follow four that the host has acknowledged. The other records are
-        // older.
+        // The host has acknowledged four failures. The fifth and the sixth have a record each, as does the
+        // last failure, the ninth; the records of the third and the fourth are older.
         let ring = [(5, 20), (6, 21), (3, 8), (4, 9), (9, 40)];
         for (slot, (number, step)) in ring.into_iter().enumerate() {
             let record = &mut words[RECORDS + slot * RECORD_WORDS..][..RECORD_WORDS];

@@ -15,7 +15,7 @@ use gradloom_core::plan::{ALIGNMENT, Region};
 /// Kernel with separate operands, whose bindings are adjacent in the step's region.
 #[derive(Clone, Debug)]
 pub struct Alone {
-    /// Shaders that compute it.
+    /// Shaders of the kernel.
     pub shaders: Shaders,
     /// Bindings with the words that they must contain. All others, and the scratch memory, may contain any
     /// f32 numbers.
@@ -27,7 +27,7 @@ pub struct Alone {
 /// Returns the kernel of a problem, scheduled by a choice.
 ///
 /// # Panics
-/// If the choice does not suit the problem and the limits, or the problem has nothing to compute.
+/// Panics if the choice does not suit the problem and the limits, or the problem has nothing to compute.
 pub fn alone(problem: &Problem, choice: &Choice, limits: &Limits) -> Alone {
     match (problem, choice) {
         (Problem::Product(problem), Choice::Product(choice)) => product::alone(problem, choice, limits),
@@ -52,7 +52,7 @@ pub(super) fn side_by_side(reads: Vec<Value>, writes: Vec<Value>) -> Operands {
     let place = |(binding, Value { element, dtype, layout }): (usize, Value)| {
         let start = u64::next_multiple_of(end, ALIGNMENT);
         end = start + u64::next_multiple_of((layout.end() as u64 * dtype.bytes() as u64).max(1), 16);
-        // Writable, as in programs, which write to the region.
+        // The bindings are writable, as in programs, which write to the region.
         bindings.push(Binding { region: Region::Step, range: start..end, writable: true, element });
         Operand { binding, base: 0, dtype, layout }
     };

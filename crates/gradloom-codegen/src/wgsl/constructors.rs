@@ -31,7 +31,7 @@ pub(super) fn constructors(kernel: &Kernel) -> Vec<Option<usize>> {
     found
 }
 
-/// Returns true if a statement, or one in its block, satisfies a predicate.
+/// Returns `true` if a statement, or one in its block, satisfies a predicate.
 fn any(statement: &Stmt, is_wanted: &dyn Fn(&Stmt) -> bool) -> bool {
     let inner = |block: &Block| block.0.iter().any(|inner| any(inner, is_wanted));
     is_wanted(statement) || statement.block().is_some_and(inner)

@@ -10,7 +10,7 @@ use std::ops::Range;
 /// Shader, with its bindings and grid.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dispatch {
-    /// Description of the computation, for people.
+    /// Human-readable description of the computation.
     pub label: String,
     /// WGSL source, with the entry point `main`.
     pub source: String,
@@ -18,7 +18,7 @@ pub struct Dispatch {
     pub bindings: Vec<Bound>,
     /// Number of workgroups along x, y and z.
     pub workgroups: [u32; 3],
-    /// Total number of loop iterations of an invocation.
+    /// Total number of loop iterations of the first invocation.
     pub turns: u64,
 }
 
@@ -27,7 +27,7 @@ pub struct Dispatch {
 pub enum Bound {
     /// Binding with this index in the launch's [`Operands`].
     Operand(usize),
-    /// Bytes of such a binding, which exceeds the adapter's size limit.
+    /// Range of bytes of the binding with this index, which exceeds the adapter's size limit.
     Piece(usize, Range<u64>),
     /// Bytes of the scratch memory, read and written.
     Workspace(Range<u64>),
@@ -35,17 +35,17 @@ pub enum Bound {
     Table(Vec<u32>),
     /// Status of the step and of those before it: [`STATUS_WORDS`](crate::step::STATUS_WORDS) words.
     Status {
-        /// True if the shader may write it.
+        /// True if the shader may write the status.
         writable: bool,
     },
 }
 
-/// Launch as shaders, which run in sequence.
+/// Shaders of a launch, which run in sequence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shaders {
     /// Memory that the shaders bind.
     pub operands: Operands,
-    /// Shaders in order; none if there is nothing to compute.
+    /// Shaders in execution order; empty if there is nothing to compute.
     pub dispatches: Vec<Dispatch>,
 }
 

@@ -1,7 +1,8 @@
 //! WGSL expressions of single nodes.
 //!
-//! In: a node, and the expressions of its operands. Out: an expression of the node's dtype. Invariant: it
-//! follows the op's documentation for NaN, infinities and overflow, which WGSL alone does not guarantee.
+//! In: a node, and the expressions of its operands. Out: an expression of the node's dtype. Invariant: the
+//! expression follows the op's documentation for NaN, infinities and overflow, which WGSL alone does not
+//! guarantee.
 
 use super::functions::Function;
 use super::shader_builder::{ShaderBuilder, type_name};
@@ -22,13 +23,13 @@ impl ShaderBuilder<'_> {
         match dtype {
             DType::F32 | DType::F16 | DType::BF16 => {
                 let value = value as f32;
-                // The shortest decimals of the largest floats exceed them, and not every compiler rounds them
-                // back.
+                // Spell these numbers by their bits. The shortest decimals of the largest floats exceed them,
+                // and not every compiler rounds them back.
                 if value.is_nan() || value.abs() >= 3.4e38 || value.is_subnormal() {
                     let from_bits = self.function(Function::FromBits);
                     return format!("{from_bits}({:#x}u)", value.to_bits());
                 }
-                // WGSL does not parse `--` as two negations.
+                // Enclose negative numbers in parentheses, because WGSL does not parse `--` as two negations.
                 let text = Decimal::from(value);
                 if value.is_sign_negative() { format!("({text:?}f)") } else { format!("{text:?}f") }
             }

@@ -1,7 +1,7 @@
 //! Functions that WGSL lacks, or for which it guarantees less than the op's documentation.
 //!
-//! WGSL allows compilers to assume that there are no NaNs and infinities. So they are detected by their bits,
-//! and constructed in a way that compilers do not see through.
+//! WGSL allows compilers to assume that there are no NaNs and infinities. So the functions detect them by
+//! their bits, and construct them from a variable, which compilers do not evaluate.
 
 use crate::simt::helpers;
 
@@ -30,8 +30,8 @@ helpers! {
     return bitcast<f32>(((magnitude + 0x0fffu + ((magnitude >> 13u) & 1u)) & 0xffffe000u) | sign);
 }
 ";
-        // The argument must be representable as f16. On some devices, `pack2x16float` converts infinity to
-        // NaN.
+        // The argument must be representable as f16. `pack2x16float` is not used, because it converts
+        // infinity to NaN on some devices.
         F16Bits "f16_bits" [] = "fn f16_bits(x: f32) -> u32 {
     let magnitude = bitcast<u32>(x) & 0x7fffffffu;
     let sign = (bitcast<u32>(x) >> 16u) & 0x8000u;
@@ -62,13 +62,13 @@ helpers! {
     return select(select(x, bitcast<f32>((bitcast<u32>(x) & 0x80000000u) | 0x3f800000u), x != 0.0), x, is_nan(x));
 }
 ";
-        // A compiler may replace x * 0 by 0, even if x is NaN or infinite.
+        // Computes x * 0, which a compiler may replace by 0 even if x is NaN or infinite.
         TimesZero "times_zero" [FromBits] = "fn times_zero(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
     return from_bits(select(bits & 0x80000000u, 0x7fc00000u, (bits & 0x7f800000u) == 0x7f800000u));
 }
 ";
-        // SwiftShader's `exp` returns a number for NaN.
+        // Handles NaN separately, because SwiftShader's `exp` returns a number for it.
         Exp "exp_or_nan" [IsNan] = "fn exp_or_nan(x: f32) -> f32 {
     return select(exp(x), x, is_nan(x));
 }
@@ -177,7 +177,7 @@ helpers! {
     return select(select(inside, 0xffffffffu, x >= 4294967296.0), 0u, is_nan(x));
 }
 ";
-        // Computed from products of 16-bit halves.
+        // Computes the upper 32 bits of a product from products of 16-bit halves.
         MulHigh "mul_high" [] = "fn mul_high(a: u32, b: u32) -> u32 {
     let low = (a & 0xffffu) * (b & 0xffffu);
     let left = (a >> 16u) * (b & 0xffffu) + (low >> 16u);
@@ -280,9 +280,10 @@ const REDUCE_ANGLE: &str = "fn reduce_angle(x: f32) -> vec2<f32> {
 }
 ";
 
-/// sin(x + quarters·pi/2). WGSL's built-in functions may have an error of 2^-11. Reduction by pi/2 in three
-/// parts, or in many bits, and polynomials after Moshier, "Methods and Programs for Mathematical Functions"
-/// (1989), chapter 5. The absolute error is below 2e-7 for every finite x.
+/// Computes sin(x + quarters·pi/2). WGSL's built-in functions are not used, because they may have an error of
+/// 2^-11. The angle is reduced by pi/2 in three parts or, if it is large, with many bits. Reduction in parts
+/// and polynomials follow Moshier, "Methods and Programs for Mathematical Functions" (1989), chapter 5. The
+/// absolute error is below 2e-7 for every finite x.
 const SIN_WITH_PHASE: &str = "fn sin_with_phase(x: f32, quarters: i32) -> f32 {
     if ((bitcast<u32>(x) & 0x7f800000u) == 0x7f800000u) {
         return from_bits(0x7fc00000u);

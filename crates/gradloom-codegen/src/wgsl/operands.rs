@@ -24,43 +24,44 @@ pub enum Element {
     Vector(DType),
     /// u32 words, whose bits are reinterpreted by loads and stores.
     Word,
-    /// Words with smaller elements that are written. Stores are atomic, because other invocations may write
-    /// the rest of a word.
+    /// u32 words with smaller elements, some of which are written. Stores are atomic, because other
+    /// invocations may write the other elements of a word.
     Atomic,
 }
 
-/// Range of a region.
+/// Range of a region that shaders bind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
     /// Region of memory.
     pub region: Region,
     /// Range of bytes, which starts at a multiple of [`ALIGNMENT`].
     pub range: Range<u64>,
-    /// True if shaders may write it.
+    /// True if shaders may write the range.
     pub writable: bool,
-    /// Declared type of its elements.
+    /// Declared type of the binding's elements.
     pub element: Element,
 }
 
 impl Binding {
-    /// Returns the number of bytes.
+    /// Returns the number of bytes of the range.
     pub fn bytes(&self) -> u64 {
         self.range.end - self.range.start
     }
 
-    /// Returns the number of bindings that it occupies under the adapter's size limit.
+    /// Returns the number of pieces into which the adapter's size limit splits the binding, at least 1.
     pub fn pieces(&self, limits: &Limits) -> usize {
         usize::try_from(self.bytes().div_ceil(piece_bytes(limits)).max(1)).unwrap_or(usize::MAX)
     }
 
-    /// Returns the bytes of one of these pieces, relative to the start of the range.
+    /// Returns the range of bytes of the piece with this index, relative to the start of the binding's range.
     pub fn piece(&self, number: usize, limits: &Limits) -> Range<u64> {
         let (bytes, number) = (piece_bytes(limits), number as u64);
         number * bytes..((number + 1) * bytes).min(self.bytes())
     }
 }
 
-/// Returns the number of bytes of the pieces into which larger values are cut.
+/// Returns the number of bytes of each piece of a larger binding, except for the last piece, which may be
+/// smaller.
 fn piece_bytes(limits: &Limits) -> u64 {
     (limits.binding_bytes / ALIGNMENT * ALIGNMENT).max(ALIGNMENT)
 }
@@ -134,8 +135,8 @@ impl Operands {
         if shared == Shared::Segment {
             merge(&mut spans, cuts, &|_, _| true);
         }
-        // In order of use, so that equal kernels are equal shaders, independent of the addresses of their
-        // values.
+        // Number the bindings in order of use, so that equal kernels have equal shaders, independent of the
+        // addresses of their values.
         let mut used: Vec<(Region, Range<u64>)> = Vec::new();
         let mut binding_of = |(region, range): &(Region, Range<u64>)| {
             let holds =
@@ -153,7 +154,7 @@ impl Operands {
                 return Operand { binding: NONE, base: 0, dtype: access.dtype, layout };
             };
             let offset = plan.buffers[plan.buffer_of[&access.buffer]].offset;
-            // Relative to the first byte that the binding may contain.
+            // The layout's offset is relative to the first byte of the buffer that the binding contains.
             layout.offset -= elements_in(range.start.saturating_sub(offset), access.dtype);
             let base = offset.max(range.start) - spans[binding].1.start;
             Operand { binding, base, dtype: access.dtype, layout }
@@ -215,11 +216,11 @@ pub(super) fn span(access: &Access, context: &Context<'_>) -> (Region, Range<u64
     if buffer.bytes > limits.binding_bytes {
         used = access.start() / ALIGNMENT * ALIGNMENT..access.end().max(1);
     }
-    // Rounded up to whole vectors; buffers are padded accordingly.
+    // Round the end up to whole vectors; buffers are padded accordingly.
     (buffer.region, buffer.offset + used.start..buffer.offset + used.end.next_multiple_of(16))
 }
 
-/// Merges spans of the same segment for which `together` returns true into one that covers both.
+/// Merges spans of the same segment for which `together` returns `true` into one that covers both.
 fn merge(
     spans: &mut Vec<(Region, Range<u64>)>,
     cuts: &Cuts,

@@ -1,4 +1,5 @@
-//! Cutting of elementwise kernels on values that exceed the size limit of a binding into several kernels.
+//! Splitting of elementwise kernels, if their values exceed the size limit of a binding, into several
+//! kernels.
 //!
 //! Other kernels select the piece at run time (`shader_builder.rs`); those of optimizers would need too many
 //! bindings for that.
@@ -8,12 +9,12 @@ use crate::schedule::group::{body_of, class, is_map, schedule};
 use gradloom_core::kernel::{Access, Body, Kernel, Launch, Layout, Part, Schedule};
 use gradloom_core::plan::ALIGNMENT;
 
-/// Returns the launch as a group in which elementwise parts on large values are cut; `None` if there are
-/// none.
+/// Returns the launch as a group in which elementwise parts on large values are cut; `None` if there are no
+/// such parts.
 pub(super) fn in_pieces(launch: &Launch, limits: &Limits) -> Option<Launch> {
     let whole = [Part::whole(launch)];
     let parts = if let Kernel::Group(parts) = &launch.kernel { &parts[..] } else { &whole };
-    // A binding may have to start slightly before the elements.
+    // Leave space for the alignment of a binding's start, which may precede the elements.
     let most = limits.binding_bytes.saturating_sub(ALIGNMENT).max(ALIGNMENT) / ALIGNMENT * (ALIGNMENT / 4);
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     if !parts.iter().any(|part| is_large(launch, part, most)) {
@@ -36,7 +37,7 @@ pub(super) fn in_pieces(launch: &Launch, limits: &Limits) -> Option<Launch> {
                     let layout = Layout::new(access.layout.offset + start, [columns].into(), vec![1]);
                     Access { layout, ..access.clone() }
                 }
-                // Operands with one element for all positions.
+                // All positions use the operand's only element, so it is not cut.
                 _ => access.clone(),
             }));
         }
@@ -48,7 +49,7 @@ pub(super) fn in_pieces(launch: &Launch, limits: &Limits) -> Option<Launch> {
     Some(cut)
 }
 
-/// Returns true if a part is an elementwise loop over more than `most` contiguous elements.
+/// Returns `true` if a part is an elementwise loop over more than `most` contiguous elements.
 fn is_large(launch: &Launch, part: &Part, most: usize) -> bool {
     let Kernel::Loop(body) = &part.kernel else { return false };
     body.rows * body.columns > most

@@ -79,7 +79,8 @@ impl Placement for Context<'_> {
             own.map(start).collect()
         };
         let starts = (0..parts.len()).map(starts).collect();
-        // The operands of the first part, relative to the start indices in the table.
+        // Return the operands of the first part. Their base is 0, because the table contains the start
+        // indices.
         operands.reads.truncate(reads);
         operands.writes.truncate(writes);
         operands.reads.iter_mut().chain(&mut operands.writes).for_each(|operand| operand.base = 0);
@@ -92,8 +93,8 @@ impl Placement for Context<'_> {
 
     fn check(&self, operands: &Operands, kernels: &[Kernel], launch: &Launch) -> Result<()> {
         let Limits { storage_buffers, binding_bytes, .. } = *self.limits;
-        // Smaller elements are stored with atomic operations on their word. A function for that would need a
-        // pointer to one of several bindings.
+        // Smaller elements that are written must be in a single piece: they are stored with atomic operations
+        // on their word, and a function for that would need a pointer to one of several bindings.
         let smaller = operands
             .bindings
             .iter()
@@ -149,7 +150,7 @@ struct Covers {
     apart: bool,
     /// Region and segment of each operand, the same for all parts.
     places: Vec<(Region, usize)>,
-    /// Range of bytes that covers each operand of all parts.
+    /// For each operand, the range of bytes that covers it in all parts.
     ranges: Vec<Range<u64>>,
 }
 
@@ -165,8 +166,9 @@ impl Covers {
         covers
     }
 
-    /// Returns the ranges that cover both, if the parts can share bindings: each operand is in the same
-    /// segment, bindings do not exceed the size limit, and no operand of a product overlaps its results.
+    /// Returns the ranges that cover the operands of both, if the parts can share bindings: each operand is
+    /// in the same segment, bindings do not exceed the size limit, and no operand of a product overlaps its
+    /// results.
     fn joined(&self, other: &Self, context: &Context<'_>) -> Option<Vec<Range<u64>>> {
         let mut ranges = self.ranges.clone();
         for (range, other) in ranges.iter_mut().zip(&other.ranges) {

@@ -196,7 +196,7 @@ impl Printer<'_> {
         if !(orders && of_floats && (is_chosen(a) || is_chosen(b))) {
             return text;
         }
-        // `&&` would be a branch.
+        // Combine the conditions with `&`, because `&&` would be a branch.
         for id in [a, b].into_iter().filter(|id| literal(id).is_none()) {
             let is_nan = source.function(Function::IsNan);
             text = format!("({text} & !{is_nan}({}))", self.text(source, *id));

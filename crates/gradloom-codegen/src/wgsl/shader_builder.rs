@@ -20,7 +20,7 @@ pub(crate) struct ShaderBuilder<'a> {
     pub(crate) limits: &'a Limits,
     /// True if the shader reads whether the step may commit.
     pub(crate) gated: bool,
-    /// Number of the launch, recorded when it traps.
+    /// Index of the launch; a trap records it plus 1.
     pub(crate) launch: usize,
     globals: String,
     functions: SortedSet<Function>,
@@ -123,13 +123,13 @@ impl<'a> ShaderBuilder<'a> {
         self.subgroup = Some(size);
     }
 
-    /// Returns the element of an operand at an index: see [`Operands::load`].
+    /// Returns an expression that loads the element of an operand at an index, see [`Operands::load`].
     pub(crate) fn load(&mut self, operand: &Operand, index: &str) -> String {
         self.operands.load(operand, index, self.limits)
     }
 
-    /// Returns the vector of four of the operand's buffer at an index that counts vectors. The binding must
-    /// be declared as vectors.
+    /// Returns an expression that loads a vector of four elements of the operand's buffer. The index counts
+    /// vectors, and the binding must be declared as vectors.
     pub(crate) fn load_vector(&mut self, operand: &Operand, index: &str) -> String {
         match operand.binding {
             NONE => format!("{}()", vector_name(operand.dtype)),
@@ -157,7 +157,8 @@ impl<'a> ShaderBuilder<'a> {
             return self.line(format_args!("set_{name}({index}, {value});"));
         }
         if binding.element == Element::Atomic && size < 4 {
-            // Other invocations own the other bytes of the word.
+            // Change only the element's bits, atomically, because other invocations may write the other bits
+            // of the word.
             let (count, mask) = (4 / size, (1u32 << (8 * size)) - 1);
             let bits = match operand.dtype {
                 DType::F16 => format!("{}({value})", self.function(Function::F16Bits)),
@@ -179,7 +180,7 @@ impl<'a> ShaderBuilder<'a> {
         });
     }
 
-    /// Appends the check of an index: outside of `0..extent`, it is recorded as the step's trap.
+    /// Appends the check of an index, which is recorded as the step's trap if it is outside of `0..extent`.
     pub(crate) fn report_index(&mut self, index: &str, extent: u32, position: &str) {
         self.traps = true;
         let launch = self.launch + 1;
@@ -278,7 +279,8 @@ impl<'a> ShaderBuilder<'a> {
         let workgroups = limits.spread(count);
         let local = match subgroup {
             None => "@builtin(local_invocation_index) local: u32",
-            // WGSL does not specify which invocations of a workgroup are adjacent in a subgroup.
+            // Compute the index of the invocation from that of its subgroup, because WGSL does not specify
+            // which invocations of a workgroup are adjacent in a subgroup.
             Some(_) => "@builtin(subgroup_id) subgroup: u32, @builtin(subgroup_invocation_id) place: u32",
         };
         let entry = format!("@builtin(workgroup_id) workgroup: vec3<u32>, {local}");
@@ -305,10 +307,10 @@ impl<'a> ShaderBuilder<'a> {
 }
 
 impl Operands {
-    /// Returns the element of the operand's buffer at an index.
+    /// Returns an expression that loads the element of the operand's buffer at an index.
     pub(crate) fn load(&self, operand: &Operand, index: &str, limits: &Limits) -> String {
         if operand.binding == NONE {
-            // This expression is never evaluated.
+            // An operand without elements is never loaded, so this expression is not evaluated.
             return zero(operand.dtype).to_string();
         }
         let binding = &self.bindings[operand.binding];
@@ -342,7 +344,8 @@ impl Operands {
         }
     }
 
-    /// Returns the item of a binding at an index: an element, a vector or a word.
+    /// Returns an expression for the item of a binding at an index. An item is an element, a vector or a
+    /// word.
     pub(crate) fn item(&self, binding: usize, index: &str, limits: &Limits) -> String {
         match self.bindings[binding].pieces(limits) {
             1 => format!("b{binding}[{index}]"),
@@ -373,7 +376,7 @@ fn accessors(name: &str, binding: &Binding, limits: &Limits, gets: bool, sets: b
         Element::Word | Element::Atomic => 4,
     };
     let last = binding.pieces(limits) - 1;
-    // Each piece has a branch.
+    // Emit a branch for each piece.
     let branches = |statement: &dyn Fn(&str) -> String| -> String {
         let branch = |i: usize| {
             let range = binding.piece(i, limits);
@@ -405,7 +408,7 @@ fn accessors(name: &str, binding: &Binding, limits: &Limits, gets: bool, sets: b
     text
 }
 
-/// Returns true if a text contains a name as a whole word.
+/// Returns `true` if a text contains a name as a whole word.
 fn mentions(text: &str, name: &str) -> bool {
     let part = |c: &u8| c.is_ascii_alphanumeric() || *c == b'_';
     let (text, name) = (text.as_bytes(), name.as_bytes());

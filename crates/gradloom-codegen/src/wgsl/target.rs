@@ -25,7 +25,7 @@ impl Dialect for Wgsl {
         lower::WGSL
     }
 
-    /// Returns a `Vec<Unit>`.
+    /// Returns code that contains a `Vec<Unit>`.
     fn code(&self, source: &Source<'_>) -> Result<Code> {
         Ok(Code::new::<Vec<Unit>>(units(&source.into())?))
     }

@@ -16,7 +16,7 @@ use gradloom_core::kernel::Launch;
 /// Shaders on the same operands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unit {
-    /// Part of the program to which they belong.
+    /// Part of the program to which the shaders belong.
     pub owner: Owner,
     /// Operands and shaders, in order.
     pub shaders: Shaders,
@@ -25,9 +25,9 @@ pub struct Unit {
 /// One shader of a unit.
 #[derive(Clone, Copy, Debug)]
 pub struct Shader<'a> {
-    /// Part of the program to which it belongs.
+    /// Part of the program to which the shader belongs.
     pub owner: Owner,
-    /// Bindings of its unit.
+    /// Bindings of the shader's unit.
     pub operands: &'a Operands,
     /// The shader.
     pub dispatch: &'a Dispatch,
@@ -55,7 +55,7 @@ pub fn shaders(launch: &Launch, number: usize, context: &Context<'_>) -> Result<
 /// Returns the shader that decides whether a step commits. The plan must have launches.
 ///
 /// # Errors
-/// Returns an error if it cannot run on an adapter with these limits.
+/// Returns an error if the shader cannot run on an adapter with these limits.
 pub fn guards(context: &Context<'_>) -> Result<Shaders> {
     Ok(printed(kernels::guards(context.plan, context)?, context).shaders)
 }
@@ -84,14 +84,14 @@ impl<'c> Context<'c> {
 }
 
 impl Unit {
-    /// Returns its shaders, in order.
+    /// Returns the unit's shaders, in order.
     pub fn shaders(&self) -> impl Iterator<Item = Shader<'_>> {
         let Self { owner, shaders: Shaders { operands, dispatches } } = self;
         dispatches.iter().map(|dispatch| Shader { owner: *owner, operands, dispatch })
     }
 }
 
-/// Returns, for each binding of a shader, true if it may be written.
+/// Returns, for each binding of a shader, `true` if it may be written.
 pub fn writable(operands: &Operands, dispatch: &Dispatch) -> Vec<bool> {
     let writable = |bound: &Bound| match bound {
         Bound::Operand(i) | Bound::Piece(i, _) => operands.bindings[*i].writable,
