@@ -26,7 +26,7 @@ struct BuilderState {
 #[derive(Clone, Copy)]
 pub struct Value<'k> {
     k: &'k Builder,
-    /// Its expression in [`Kernel::exprs`].
+    /// Index of the value's expression in [`Kernel::exprs`].
     pub id: ExprId,
 }
 
@@ -126,7 +126,8 @@ impl Builder {
         self.bits(DType::Bool, is.into())
     }
 
-    /// Returns a constant of a graph: of a 16-bit float dtype as f32, of u8 as i32.
+    /// Returns a constant of a graph. Constants of 16-bit float dtypes become f32, and those of u8 become
+    /// i32.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -177,8 +178,8 @@ impl Builder {
         self.state.borrow().kernel.buffers[buffer as usize].ty
     }
 
-    /// Writes an element of a buffer. An f32 is rounded to a 16-bit float dtype; of an i32, a u8 keeps the
-    /// low bits.
+    /// Writes an element of a buffer. A buffer of 16-bit floats stores a rounded f32; a buffer of u8 stores
+    /// the low eight bits of an i32.
     pub fn store(&self, buffer: Memory, index: Value<'_>, value: Value<'_>) {
         let value = match self.type_of_buffer(buffer) {
             ValueType::Scalar(dtype) if dtype.is_for_memory() => value.cast(dtype),
@@ -196,8 +197,8 @@ impl Builder {
         self.state.borrow().kernel.arrays[array as usize].ty
     }
 
-    /// Returns the element of a workgroup's array at an index that is the same for all invocations. It is
-    /// also a barrier: all of them must reach it.
+    /// Returns the element of a workgroup's array at an index that is the same for all invocations. The load
+    /// is also a barrier, which all invocations must reach.
     pub fn broadcast<'k>(&'k self, array: Memory, index: Value<'k>) -> Value<'k> {
         self.expr(Expr::Broadcast(array, index.id), self.type_of_array(array))
     }
@@ -211,7 +212,7 @@ impl Builder {
         }
     }
 
-    /// Returns a vector of four f32 elements, each computed from its index.
+    /// Returns a vector of four f32 elements, each computed by `element` from its index.
     pub fn vector_of<'k>(&'k self, element: &dyn Fn(u32) -> Value<'k>) -> Value<'k> {
         self.vector(&[element(0), element(1), element(2), element(3)])
     }
@@ -291,7 +292,7 @@ impl Builder {
         step: Value<'k>,
         body: impl FnOnce(Value<'k>),
     ) {
-        // Only this method is generic, so that the rest is compiled once.
+        // The rest is in a method that is not generic, so that it is compiled once.
         if let Some((number, counter)) = self.loop_over(start, end) {
             self.open();
             body(counter);
@@ -345,19 +346,19 @@ impl Builder {
         self.push(Stmt::Barrier);
     }
 
-    /// Makes the step fail if an index, an i32, is outside of `0..extent`. Returns the nearest index in
-    /// range, as a u32.
+    /// Appends a check that fails the step if an index, an i32, is outside of `0..extent`. Returns the
+    /// nearest index in range, as a u32.
     pub fn check_index<'k>(&'k self, index: Value<'k>, extent: u32, position: Value<'k>) -> Value<'k> {
         self.report_index(index, extent, position);
         index.clamped(extent).cast(DType::U32)
     }
 
-    /// Makes the step fail if an index, an i32, is outside of `0..extent`.
+    /// Appends a check that fails the step if an index, an i32, is outside of `0..extent`.
     pub fn report_index(&self, index: Value<'_>, extent: u32, position: Value<'_>) {
         self.push(Stmt::Report(Fault::Index(index.id, extent), position.id));
     }
 
-    /// Makes the step fail if an integer divisor is zero.
+    /// Appends a check that fails the step if an integer divisor is zero.
     pub fn check_divisor(&self, divisor: Value<'_>, position: Value<'_>) {
         self.push(Stmt::Report(Fault::Divisor(divisor.id), position.id));
     }
@@ -409,7 +410,7 @@ fn last<T>(list: &[T]) -> u32 {
 const FEW: &str = "a kernel has fewer than 2^32 of everything";
 
 impl<'k> Value<'k> {
-    /// Returns its type.
+    /// Returns the value's type.
     pub fn ty(self) -> ValueType {
         self.k.state.borrow().kernel.ty(self.id)
     }
@@ -495,16 +496,16 @@ impl<'k> Value<'k> {
         self.max(self.k.i32(0)).min(self.k.i32(most))
     }
 
-    /// Returns the value of the invocation whose number in its subgroup differs from this one's in exactly
-    /// `bits`. Subgroups have `subgroup` invocations.
+    /// Returns this value in the invocation whose number in the subgroup differs in exactly the bits that are
+    /// set in `bits`. Subgroups have `subgroup` invocations.
     pub fn shuffle_xor(self, bits: u32, subgroup: u32) -> Self {
         self.k.uses_subgroups(subgroup);
         self.k.expr(Expr::ShuffleXor(self.id, bits), self.ty())
     }
 
-    /// Combines the values of each `lanes` consecutive invocations of a subgroup of `subgroup` invocations,
-    /// which all receive the result. The invocations are combined in pairs, so the order depends only on
-    /// `lanes`, a power of two.
+    /// Combines the values of each group of `lanes` consecutive invocations of a subgroup of `subgroup`
+    /// invocations, which all receive the result. The invocations are combined in pairs, so the order depends
+    /// only on `lanes`, a power of two.
     pub fn across_subgroup(self, op: ReduceOp, lanes: usize, subgroup: u32) -> Self {
         let mut sum = self;
         let mut half = lanes / 2;
@@ -550,7 +551,7 @@ impl<'k> Value<'k> {
         self.k.expr(Expr::NativeExp2(self.id), DType::F32)
     }
 
-    /// Returns the larger of two f32; if one of them is NaN, either.
+    /// Returns the larger of two f32; either of them if one is NaN.
     pub fn native_max(self, other: Self) -> Self {
         self.k.expr(Expr::NativeMax(self.id, other.id), DType::F32)
     }
@@ -634,13 +635,13 @@ impl<'k> Value<'k> {
 }
 
 impl<'k> Variable<'k> {
-    /// Returns its current value.
+    /// Returns the variable's current value.
     pub fn get(self) -> Value<'k> {
         let ty = self.k.state.borrow().kernel.variables[self.number as usize];
         self.k.expr(Expr::Read(self.number), ty)
     }
 
-    /// Assigns a value.
+    /// Assigns a value to the variable.
     pub fn set(self, value: Value<'k>) {
         self.k.push(Stmt::Assign(self.number, value.id));
     }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// Maximum number of bytes of scratch memory per op: kernels index its elements with 32 bits.
 const MOST_SCRATCH: u64 = 1 << 31;
 
-/// Maximum number of bytes of private arrays per invocation. Larger arrays would lie in slow memory, and take
+/// Maximum number of bytes of private arrays per invocation. Larger arrays would be in slow memory, and take
 /// long to compile.
 const MOST_PRIVATE: u32 = 16 << 10;
 
@@ -52,7 +52,8 @@ pub struct CustomLaunch<'a> {
     kernels: RefCell<Vec<Kernel>>,
     /// Number of bytes of scratch memory allocated so far.
     scratch: Cell<u64>,
-    /// True while a kernel is being written. Values must not be used in another kernel.
+    /// True while a kernel is being written. No other kernel may be added then, because values must not be
+    /// used in another kernel.
     is_open: Cell<bool>,
     /// Message of the first mistake.
     mistake: RefCell<Option<String>>,
@@ -82,7 +83,7 @@ pub struct Invocation<'k> {
 /// Array private to each invocation or shared by each workgroup, initially undefined.
 #[derive(Clone, Copy)]
 pub struct CustomArray<'k> {
-    /// Kernel that declares it.
+    /// Kernel that declares the array.
     k: &'k Builder,
     number: u32,
     elements: u32,
@@ -175,12 +176,12 @@ impl<'a> CustomBuffer<'a> {
         self.elements
     }
 
-    /// Returns its shape; `None` for scratch memory.
+    /// Returns the buffer's shape; `None` for scratch memory.
     pub fn shape(self) -> Option<&'a Shape> {
         self.layout.map(|layout| &layout.shape)
     }
 
-    /// Returns the dtype of its elements in memory.
+    /// Returns the dtype of the buffer's elements in memory.
     pub fn dtype(self) -> DType {
         self.dtype
     }
@@ -311,13 +312,13 @@ impl<'k> Invocation<'k> {
     }
 
     /// Appends a barrier: all invocations of the workgroup arrive before any of them continues, and then see
-    /// what the others have written to shared memory. All of them must reach it.
+    /// what the others have written to shared memory. All invocations must reach the barrier.
     pub fn barrier(self) {
         self.k.barrier();
     }
 
-    /// Makes the step fail if an index, an i32, is outside of `0..extent`. Returns the nearest index in range
-    /// as a u32, or 0 if there is none. The error message contains `position`.
+    /// Appends a check that fails the step if an index, an i32, is outside of `0..extent`. Returns the
+    /// nearest index in range as a u32, or 0 if there is none. The error message contains `position`.
     pub fn check_index(self, index: Value<'k>, extent: u32, position: Value<'k>) -> Value<'k> {
         self.k.check_index(index, extent, position)
     }
@@ -339,7 +340,8 @@ pub fn on_host<'g>(launch: &Launch, graph: &'g Graph) -> Option<&'g Arc<dyn Cust
 /// Returns the kernels of a user-defined op that has kernels for GPUs; `None` for any other launch.
 ///
 /// # Errors
-/// Returns an error that describes what is wrong with the kernels, located at the op in the user's source.
+/// Returns an error if the kernels are invalid. It contains the reason, and the op's location in the user's
+/// source.
 pub fn kernels(
     launch: &Launch,
     graph: &Graph,

@@ -1,9 +1,9 @@
 //! Intermediate representation of kernels.
 //!
 //! Expressions are stored in an arena, refer to their operands by number, and have no side effects.
-//! Statements determine the order of evaluation: [`Stmt::Let`] is where an expression is evaluated. An
-//! expression that reads memory or a variable ([`Expr::is_impure`]) is evaluated only there. All others, and
-//! reads of variables without a `Let`, are evaluated wherever they are used.
+//! Statements determine the order of evaluation: [`Stmt::Let`] evaluates an expression. An expression that
+//! reads memory or a variable ([`Expr::is_impure`]) is evaluated only by its `Let`. All others, and reads of
+//! variables without a `Let`, are evaluated wherever they are used.
 
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, UnaryOp};
 
@@ -12,7 +12,7 @@ use gradloom_core::ir::{BinaryOp, CompareOp, DType, UnaryOp};
 pub struct ExprId(pub(super) u32);
 
 impl ExprId {
-    /// Returns its index in [`Kernel::exprs`].
+    /// Returns the expression's index in [`Kernel::exprs`].
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -133,22 +133,22 @@ pub enum Expr {
     Cast(ExprId),
     /// Reinterpretation of the bits as another dtype of 32 bits.
     Bitcast(ExprId),
-    /// Value of the invocation whose number in its subgroup differs in these bits. All invocations of the
-    /// workgroup evaluate it together.
+    /// Operand's value in the invocation whose number in the subgroup differs in exactly these bits. All
+    /// invocations of the workgroup evaluate the expression together.
     ShuffleXor(ExprId, u32),
     /// Element of a workgroup's array at an index that is the same for all invocations. All of them evaluate
-    /// it together, after all that they did before.
+    /// the expression together, after their preceding statements.
     Broadcast(u32, ExprId),
     /// Zero matrix.
     MatrixZero,
     /// Matrix loaded from a workgroup's array of vectors of four f32 or 16-bit elements. All invocations of a
-    /// subgroup evaluate it together, as they do all other matrix expressions.
+    /// subgroup evaluate the expression together, as they do all other matrix expressions.
     MatrixLoad {
         /// The array.
         array: u32,
-        /// Index of its first item.
+        /// Index of the matrix's first item in the array.
         index: ExprId,
-        /// Number of items between consecutive rows, or columns if not `by_rows`.
+        /// Number of items between consecutive rows if `by_rows`, else between consecutive columns.
         pitch: u32,
         /// True if rows are contiguous in memory.
         by_rows: bool,
@@ -171,7 +171,7 @@ pub enum Expr {
 }
 
 impl Expr {
-    /// Returns its operands.
+    /// Returns the expression's operands.
     pub fn operands(&self) -> impl Iterator<Item = ExprId> + use<> {
         let operands = match *self {
             Self::Literal(_)
@@ -213,7 +213,7 @@ impl Expr {
         operands.into_iter().flatten()
     }
 
-    /// Returns true if its value depends on the time of evaluation.
+    /// Returns `true` if the expression's value depends on the time of evaluation.
     pub fn is_impure(&self) -> bool {
         self.is_collective()
             || matches!(
@@ -226,12 +226,12 @@ impl Expr {
             )
     }
 
-    /// Returns true if all invocations of a workgroup evaluate it together.
+    /// Returns `true` if all invocations of a workgroup evaluate the expression together.
     pub fn is_collective(&self) -> bool {
         matches!(self, Self::ShuffleXor(..) | Self::Broadcast(..))
     }
 
-    /// Returns true if its text is no longer than a name for it would be.
+    /// Returns `true` if the expression's text is no longer than a name would be.
     pub fn is_leaf(&self) -> bool {
         matches!(
             self,
@@ -246,7 +246,7 @@ impl Expr {
     }
 }
 
-/// Statement.
+/// Statement of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Stmt {
     /// Evaluates an expression and names it, up to the end of the block.
@@ -297,29 +297,29 @@ pub enum Role {
     Result(usize),
     /// Range of the launch's scratch memory, which its kernels share.
     Workspace {
-        /// Offset of its first byte.
+        /// Offset of the range's first byte.
         start: u64,
         /// Number of bytes.
         bytes: u64,
     },
     /// [Table](Kernel::table) of the kernel.
     Table,
-    /// Words of the step's [`Status`](crate::step::Status), which a single invocation of the guards reads and
-    /// writes. All others report [`Fault`]s.
+    /// Words of the step's [`Status`](crate::step::Status), which a single invocation of the guards' kernel
+    /// reads and writes. All other kernels report [`Fault`]s instead.
     Status,
 }
 
 /// Buffer that a kernel reads or writes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Buffer {
-    /// Its role in the launch.
+    /// Role of the buffer in the launch.
     pub role: Role,
     /// Type of its items: single elements, or vectors of them.
     pub ty: ValueType,
 }
 
 impl Buffer {
-    /// Returns true if kernels may write it.
+    /// Returns `true` if kernels may write the buffer.
     pub fn is_writable(&self) -> bool {
         matches!(self.role, Role::Result(_) | Role::Workspace { .. } | Role::Status)
     }
@@ -341,20 +341,20 @@ pub struct Array {
     pub space: Space,
     /// Type of its elements.
     pub ty: ValueType,
-    /// Number of its elements.
+    /// Number of elements.
     pub elements: u32,
 }
 
 /// Kernel, run by `groups` workgroups of `workgroup` invocations.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Kernel {
-    /// Title, printed in its text.
+    /// Title, which is printed in the kernel's text.
     pub label: String,
     /// Number of invocations per workgroup.
     pub workgroup: u32,
     /// Number of workgroups.
     pub groups: usize,
-    /// Buffers that it reads or writes.
+    /// Buffers that the kernel reads or writes.
     pub buffers: Vec<Buffer>,
     /// Constants that all invocations can read.
     pub table: Vec<u32>,
@@ -365,9 +365,9 @@ pub struct Kernel {
     pub subgroup: Option<u32>,
     /// Expressions with their types. Operands precede the expressions that use them.
     pub exprs: Vec<(Expr, ValueType)>,
-    /// Types of its variables.
+    /// Types of the variables.
     pub variables: Vec<ValueType>,
-    /// Number of its loops.
+    /// Number of loops.
     pub loops: u32,
     /// Statements of each invocation.
     pub body: Block,
@@ -392,7 +392,7 @@ impl Kernel {
         }
     }
 
-    /// Returns true if it may report a fault.
+    /// Returns `true` if the kernel may report a fault.
     pub fn traps(&self) -> bool {
         fn reports(block: &Block) -> bool {
             block.0.iter().any(|stmt| matches!(stmt, Stmt::Report(..)) || stmt.block().is_some_and(reports))
@@ -400,7 +400,7 @@ impl Kernel {
         reports(&self.body)
     }
 
-    /// Returns true if it writes elements of the buffer with this number.
+    /// Returns `true` if the kernel writes elements of the buffer with this number.
     pub fn stores_to(&self, buffer: usize) -> bool {
         fn stores(block: &Block, buffer: usize) -> bool {
             let to = |stmt: &Stmt| matches!(stmt, Stmt::Store(number, ..) if *number as usize == buffer);
@@ -409,7 +409,7 @@ impl Kernel {
         stores(&self.body, buffer)
     }
 
-    /// Returns the numbers of the buffers that it reads or writes, in ascending order.
+    /// Returns the numbers of the buffers that the kernel reads or writes, in ascending order.
     pub fn used_buffers(&self) -> Vec<usize> {
         fn add(kernel: &Kernel, block: &Block, used: &mut Vec<usize>) {
             for statement in &block.0 {
@@ -434,14 +434,14 @@ impl Kernel {
         used
     }
 
-    /// Returns true if it reads whether the step may commit.
+    /// Returns `true` if the kernel reads whether the step may commit.
     pub fn is_gated(&self) -> bool {
         self.exprs.iter().any(|(expr, _)| matches!(expr, Expr::Committed))
     }
 }
 
 impl Stmt {
-    /// Returns the expressions that it evaluates itself, excluding those of its block.
+    /// Returns the expressions that the statement itself uses, excluding those in its block.
     pub fn operands(&self) -> Vec<ExprId> {
         match self {
             Self::Let(a) | Self::Var(_, a) | Self::Assign(_, a) | Self::If(a, _) => vec![*a],
@@ -454,7 +454,7 @@ impl Stmt {
         }
     }
 
-    /// Returns its block, if it has one.
+    /// Returns the statement's block, if it has one.
     pub fn block(&self) -> Option<&Block> {
         match self {
             Self::If(_, block) | Self::For(_, _, block) => Some(block),

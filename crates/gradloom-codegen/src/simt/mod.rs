@@ -1,4 +1,4 @@
-//! Typed intermediate language for GPU kernels, which each GPU target prints in its own dialect.
+//! Typed intermediate language for GPU kernels, which each GPU target prints in its dialect.
 //!
 //! In: the computation of a launch, written with [`Builder`]. Out: a [`Kernel`] of expressions and structured
 //! statements. [`verify()`] checks it; the tests run every kind of kernel on a simulated grid.

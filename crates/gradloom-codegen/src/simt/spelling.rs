@@ -76,7 +76,7 @@ pub(crate) fn binary(op: BinaryOp, dtype: DType) -> Spelling {
         BinaryOp::Max if is_float => common("max_or_nan({a}, {b})"),
         BinaryOp::Max => common("max({a}, {b})"),
         BinaryOp::Pow => spelling("power({a}, {b})", "powf({a}, {b})"),
-        // Spelled as conditions, which drivers optimize best.
+        // Spell ops on bools as conditions, which drivers optimize best.
         BinaryOp::And if dtype == Bool => common("({a} && {b})"),
         BinaryOp::And => common("({a} & {b})"),
         BinaryOp::Or if dtype == Bool => common("({a} || {b})"),
@@ -133,7 +133,7 @@ macro_rules! helpers {
                 }
             }
 
-            /// Returns the helpers that its text calls.
+            /// Returns the helpers that the text of this one calls.
             #[allow(dead_code)]
             $vis fn needs(self) -> &'static [Self] {
                 match self {

@@ -125,7 +125,7 @@ fn a_barrier_may_stand_where_a_uniform_condition_leads() {
         k.finish()
     };
     assert_eq!(verify(&kernel(false)), Ok(()));
-    // Divergent only from the second iteration on.
+    // The condition diverges only from the second iteration on.
     assert!(verify(&kernel(true)).is_err());
 }
 
@@ -146,7 +146,7 @@ fn what_leaves_its_block_is_refused() {
     assert!(matches!(kernel.body.0[..], [Stmt::Report(Fault::Divisor(_), _)]));
 }
 
-/// Operands are expressions: repeated, they would double the text at each level of nesting.
+/// Operands are expressions. If a spelling repeated them, the text would double at each level of nesting.
 #[test]
 fn spellings_have_each_operand_once() {
     for dtype in DType::ALL {

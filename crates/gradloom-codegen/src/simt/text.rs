@@ -1,4 +1,4 @@
-//! Text form of a kernel, for people and for tests.
+//! Text form of a kernel, for error messages and tests.
 
 use super::ir::{Array, Block, Expr, ExprId, Fault, Kernel, Role, Space, Stmt};
 use gradloom_core::decimal::Decimal;

@@ -74,7 +74,8 @@ pub(super) fn type_of(kernel: &Kernel, expr: &Expr, said: ValueType) -> Option<V
             (half != DType::F32 && all(&ab, ValueType::Half4(half))).then_some(said)
         }
         Expr::MatrixFrom(ab) => all(&ab, ValueType::Vector(4)).then_some(SUM),
-        // A left operand is distributed over the invocations in the same way as a sum.
+        // A sum can be converted to a left operand, which is distributed over the invocations in the same
+        // way.
         Expr::Cast(a) if matches!(said, ValueType::Matrix(MatrixUse::Left, _)) => {
             (of(a) == SUM).then_some(said)
         }

@@ -3,8 +3,8 @@
 //! In: a kernel. Out: an error with the invalid expression or statement, if there is one. The checks cover
 //! the numbers of buffers, variables and loops; dtypes; that operands precede the expressions that use them;
 //! that names, variables and counters are in scope; that each impure expression is evaluated by exactly one
-//! [`Stmt::Let`]; and that barriers are in uniform control flow, which all invocations of a workgroup reach
-//! or none.
+//! [`Stmt::Let`]; and that barriers are in uniform control flow, so that either all invocations of a
+//! workgroup reach them or none.
 
 use super::ir::{Block, Buffer, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, Stmt, ValueType};
 use super::types::type_of;
@@ -208,7 +208,8 @@ impl Uniformity {
                     }
                     // A broadcast counts as uniform only if its index is uniform.
                     Expr::Broadcast(_, index) => uniformity.is_uniform(index),
-                    // A result may alias an operand, so other invocations may write the element that is read.
+                    // A load is not uniform: a result may alias the operand, so another invocation may write
+                    // the element.
                     Expr::Local
                     | Expr::Load(..)
                     | Expr::Element(..)
@@ -229,7 +230,7 @@ impl Uniformity {
         self.values[id.index()]
     }
 
-    /// Propagates non-uniformity to variables and counters; returns true if anything changed.
+    /// Propagates non-uniformity to variables and counters; returns `true` if anything changed.
     fn spread(&mut self, block: &Block, control: bool) -> bool {
         let mut changed = false;
         for statement in &block.0 {

@@ -111,7 +111,8 @@ impl Axis {
             if ahead == 1 {
                 return look(i, element(i));
             }
-            // A clamped position loads the last element again, which is not greater than itself.
+            // A clamped position loads the last element again. This does not change the result, because the
+            // element is not greater than itself.
             let turn = |turn: u32| (i + step * turn).min(k.u32(self.extent - 1));
             let loaded: Vec<_> = (0..ahead).map(turn).map(|i| (i, element(i))).collect();
             loaded.into_iter().for_each(|(i, element)| look(i, element));

@@ -110,7 +110,7 @@ impl<'k, 'b> Nodes<'k, 'b> {
     /// Returns the value of a node, computing it if necessary.
     ///
     /// # Panics
-    /// If the node depends on a reduction whose value was not [set](Self::set).
+    /// Panics if the node depends on a reduction whose value was not [set](Self::set).
     pub(super) fn compute(&mut self, id: NodeId, position: Position<'k>) -> Value<'k> {
         if let Some(value) = *self.known(id) {
             return value;
@@ -192,7 +192,8 @@ impl<'k, 'b> Nodes<'k, 'b> {
         self.k.store(self.k.buffer(Role::Result(write), dtype), index, value);
     }
 
-    /// Returns true if an operand or result is accessed in vectors of four elements at the current position.
+    /// Returns `true` if an operand or result is accessed in vectors of four elements at the current
+    /// position.
     fn is_in_fours(&self, number: usize, is_result: bool) -> bool {
         let views = self.views();
         let list = if is_result { &views.writes } else { &views.reads };

@@ -12,7 +12,7 @@ use gradloom_core::kernel::{Body, NodeId, RowSchedule, Store};
 
 /// Reduction across rows.
 pub(super) struct Column {
-    /// Its index among the body's column reductions.
+    /// Index of the reduction among the body's column reductions.
     number: usize,
     pub(super) op: ReduceOp,
     pub(super) node: NodeId,
@@ -64,7 +64,8 @@ pub(super) const MOST_IN_A_ROW: usize = 16;
 /// Maximum number of partial sums, and of slots in one invocation, that are added sequentially.
 pub(super) const LEAF: usize = 8;
 
-/// Partial results of an invocation, of each reduction for each of its positions in a row.
+/// Partial results of an invocation for each column reduction and each of the invocation's positions in a
+/// row.
 pub(super) enum ColumnSums<'k> {
     Variables(Vec<Vec<Variable<'k>>>),
     Arrays(Vec<u32>),

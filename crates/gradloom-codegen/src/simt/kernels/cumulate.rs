@@ -2,7 +2,7 @@
 //!
 //! In: rows in any layout. Out: rows, contiguous. Each short row is processed by one invocation. A long row
 //! is split into pieces, one per workgroup, whose invocations process adjacent elements: each invocation
-//! reduces its elements, the workgroup scans these results, and each invocation then passes over its elements
+//! reduces its elements, the workgroup scans these results, and each invocation then processes its elements
 //! again. If rows have several pieces, two preceding kernels compute the reduction of the elements before
 //! each piece. Invariant: the order in which elements are combined depends only on the schedule.
 
@@ -102,7 +102,8 @@ impl Cumulate<'_> {
         sum.get()
     }
 
-    /// Returns a shared array of the inclusive scan of the invocations' values. It contains barriers.
+    /// Returns a shared array of the inclusive scan of the invocations' values. Appends barriers, which all
+    /// invocations must reach.
     fn together(&self, k: &Builder, own: Value<'_>) -> u32 {
         let shared = k.shared(self.dtype, WORKGROUP);
         let local = k.local();

@@ -146,10 +146,11 @@ struct Group<'b> {
 /// Table entry of the workgroup's part.
 pub(super) struct Found<'k> {
     k: &'k Builder,
-    /// The table, and the index of the entry's first word.
+    /// Buffer of the table.
     numbers: u32,
+    /// Index of the entry's first word.
     entry: Value<'k>,
-    /// Start indices of its operands and results.
+    /// Start indices of the part's operands and results.
     pub(super) starts: Vec<Value<'k>>,
 }
 

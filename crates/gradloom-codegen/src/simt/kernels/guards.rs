@@ -14,7 +14,7 @@ use crate::step::status::{
 };
 use gradloom_core::ir::DType;
 
-/// Number in place of a guard's if all guards are finite.
+/// Value in place of a guard's verdict if all guards are finite.
 const FINITE: u32 = u32::MAX;
 
 /// Returns the kernel that checks guards and windows. Its operands are the guards, followed by the starts of
@@ -26,7 +26,8 @@ pub fn guards(views: &Views<'_>, windows: &[Window<'_>]) -> Kernel {
     let workgroup = largest.next_power_of_two().min(WORKGROUP as usize);
     let workgroup = narrow(workgroup);
     let k = Builder::new("guards", workgroup, 1);
-    // Number of the first guard that is not finite: first per invocation, then of the workgroup.
+    // Verdict of the first guard that is not finite, first among the invocation's elements, and then, in
+    // shared memory, among those of the workgroup.
     let first = k.var(k.u32(FINITE));
     for guard in 0..count {
         k.count(k.local(), k.u32(narrow(elements(guard))), k.u32(workgroup), |element| {
@@ -86,7 +87,7 @@ impl<'k> Status<'k> {
     }
 }
 
-/// Makes the step fail if a window does not fit, unless it has already failed.
+/// Records a trap if the start of a window is out of range, unless the step has already trapped.
 fn check<'k>(status: &Status<'k>, window: &Window<'_>, start: Value<'k>) {
     let k = status.k;
     let bound = k.i32(narrow(window.room + 1).cast_signed());

@@ -43,8 +43,8 @@ pub(super) fn map(views: &Views<'_>, body: &Body, label: &str) -> Vec<Kernel> {
     })
 }
 
-/// Returns true if an invocation should compute four adjacent positions: the number of columns is a multiple
-/// of four, some operand or result can be accessed in vectors, and all results are elementwise.
+/// Returns `true` if an invocation should compute four adjacent positions: the number of columns is a
+/// multiple of four, some operand or result can be accessed in vectors, and all results are elementwise.
 fn is_in_fours(views: &Views<'_>, body: &Body) -> bool {
     let only_elements =
         body.stores.iter().all(|store| matches!(store, Store::Value { level: Level::Element, .. }));

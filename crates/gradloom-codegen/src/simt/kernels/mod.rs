@@ -47,8 +47,8 @@ pub struct View<'a> {
     pub layout: &'a Layout,
     /// True if four adjacent elements, from a multiple of four on, can be accessed as a vector.
     pub has_vectors: bool,
-    /// True if it should be loaded before the preceding kernels, which do not write it, have completed; this
-    /// applies to devices that can start kernels early.
+    /// True if the operand should be loaded before the preceding kernels, which do not write it, have
+    /// completed; this applies to devices that can start kernels early.
     pub is_early: bool,
 }
 
@@ -99,7 +99,7 @@ pub fn kernels(
             _ => return None,
         },
         kernel::Kernel::Op(op) => op,
-        // Its parts are lowered one by one, or together in [`together`].
+        // The parts of a group are lowered one by one, or together in [`together`].
         kernel::Kernel::Group(_) => return None,
     };
     Some(match op {
@@ -127,14 +127,14 @@ pub fn kernels(
         OpKind::Gather { batch } => gather::gather(views, *batch),
         // Implemented in [`super::custom`].
         OpKind::Custom(_) => return None,
-        // Fusion makes loops of them.
+        // Fusion converts these ops to loops.
         OpKind::Unary(_)
         | OpKind::Binary(_)
         | OpKind::Compare(_)
         | OpKind::Select
         | OpKind::Cast { .. }
         | OpKind::Reduce { .. } => return None,
-        // Never launched: leaves, views, and ops that passes expand.
+        // These ops are never launched: leaves, views, and ops that passes expand.
         OpKind::Input { .. }
         | OpKind::Param { .. }
         | OpKind::State { .. }
@@ -171,7 +171,7 @@ fn product_of(
 /// the start indices of each part's operands.
 ///
 /// # Panics
-/// If the parts cannot be merged.
+/// Panics if the parts cannot be merged.
 pub fn together(views: &Views<'_>, parts: &[&Part], table: &Table, schedule: &GroupSchedule) -> Vec<Kernel> {
     match (&parts[0].kernel, &parts[0].schedule) {
         (kernel::Kernel::Op(OpKind::Dot(axes)), Schedule::Product(schedule)) => {

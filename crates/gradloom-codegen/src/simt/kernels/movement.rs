@@ -71,7 +71,8 @@ pub(super) fn pad(views: &Views<'_>, low: &[usize], interior: &[usize], value: N
             let mut from = Vec::new();
             let coordinates = coordinates(k, &write.layout.shape, position);
             for (axis, &extent) in read.layout.shape.iter().enumerate() {
-                // Unsigned: positions before the first element wrap around to large distances.
+                // The distance is unsigned, so positions before the first element wrap around to large
+                // distances, which are out of range.
                 let pitch = narrow(interior[axis] + 1);
                 let distance = coordinates[axis] - narrow(low[axis]);
                 inside = inside & distance.below(narrow((extent - 1) * (interior[axis] + 1) + 1));

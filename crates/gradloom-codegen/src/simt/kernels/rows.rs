@@ -45,7 +45,7 @@ struct Rows<'k, 'b> {
     /// True if the workgroup is the first along the columns; `None` if there is only one.
     is_first_block: Option<Value<'k>>,
     lane: Value<'k>,
-    /// Index of its row among those that the workgroup processes concurrently.
+    /// Index of the invocation's row among those that the workgroup processes concurrently.
     slot: Value<'k>,
     /// The invocation's columns, if they are unrolled, each with a condition that is true if the column
     /// exists; `None` if it always does.
@@ -72,7 +72,7 @@ enum Stored {
     Own,
     /// Results of the group of four positions that ends here.
     Four,
-    /// None, because its group of four is not complete.
+    /// No results, because the position is not the last of its group of four.
     Later,
 }
 
@@ -189,7 +189,7 @@ impl<'k, 'b> Rows<'k, 'b> {
         });
     }
 
-    /// Returns true if a float sum is computed across rows.
+    /// Returns `true` if a float sum is computed across rows.
     fn sums_floats(&self) -> bool {
         columns_of(self.body).iter().any(Column::is_float_sum)
     }
@@ -321,7 +321,7 @@ impl<'k, 'b> Rows<'k, 'b> {
                 _ => None,
             })
             .collect();
-        // Computed before the loop, so that later loops can use them too.
+        // Compute these nodes before the loop, so that later loops can use them, too.
         self.row_nodes(row, depth - 1);
         let k = self.k;
         let sums: Vec<_> = all.iter().map(|&(_, op, _, dtype)| k.var(k.identity(op, dtype))).collect();

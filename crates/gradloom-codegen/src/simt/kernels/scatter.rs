@@ -51,7 +51,7 @@ pub(super) fn scatters(views: &Views<'_>, batch: usize, table: &Table) -> Vec<Ke
     vec![k.finish()]
 }
 
-/// Adds `start` to an index, if there is one; only operands of groups have it.
+/// Adds `start` to an index, if present; only operands of groups have a start.
 fn behind<'k>(index: Value<'k>, start: Option<Value<'k>>) -> Value<'k> {
     start.map_or(index, |start| index + start)
 }
@@ -90,15 +90,17 @@ pub(super) fn scatter(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Task {
     CopyAndSort,
-    /// Also selects the first chunk.
+    /// Copies x to the result, and selects the first chunk.
     Copy,
     /// Sorts the selected chunk.
     Sort,
 }
 
-/// Buffers of the scratch memory: the sorted updates, and at the first update of each row, their number.
+/// Buffers of the scratch memory.
 struct Scratch {
+    /// Updates in sorted order, followed by the counters.
     order: u32,
+    /// At the first update of each row, the number of the row's updates; 0 at the others.
     counts: u32,
 }
 
@@ -110,7 +112,7 @@ impl<'b> Scatter<'b> {
         Self { views, op, schedule, updates: narrow(updates), rows, row_elements }
     }
 
-    /// Returns true if no updates need to be sorted.
+    /// Returns `true` if no updates need to be sorted.
     fn is_sorted(&self) -> bool {
         self.schedule.width == 0
     }
@@ -123,8 +125,8 @@ impl<'b> Scatter<'b> {
         Scratch { order, counts }
     }
 
-    /// Returns the indices in the scratch memory of two counters: the chunk to sort, and the number of the
-    /// chunk to add plus one.
+    /// Returns the indices in the scratch memory of two counters: the index of the chunk to sort, and the
+    /// index of the chunk to add, plus one.
     fn counters<'k>(&self, k: &'k Builder) -> [Value<'k>; 2] {
         let places = self.schedule.batches * self.schedule.width;
         [k.u32(narrow(places)), k.u32(narrow(places + 1))]
@@ -249,7 +251,7 @@ impl<'b> Scatter<'b> {
         if elements == 0 && !(self.is_sorted() && self.updates > 0) || self.rows == 0 && !self.is_sorted() {
             return Vec::new();
         }
-        // Without elements, there may still be indices to check.
+        // Use at least one column, because indices must be checked even if rows have no elements.
         let columns = self.row_elements.max(1);
         let of_batch = if self.is_sorted() { self.updates as usize } else { schedule.width };
         let places = schedule.batches * of_batch;

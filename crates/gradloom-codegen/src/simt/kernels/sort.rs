@@ -14,7 +14,7 @@ use crate::narrow::narrow;
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::{DIGIT_VALUES, Layout, SortMethod, SortSchedule};
 
-/// Index of a missing element.
+/// Key and index of a missing element.
 const NONE: u32 = u32::MAX;
 /// Number of bits of a digit.
 const DIGIT_BITS: u32 = DIGIT_VALUES.ilog2();
@@ -163,7 +163,7 @@ impl Sort<'_> {
     }
 
     /// Counts the digits of each invocation's elements, in words of two counts; the words of all invocations
-    /// for a pair of digits are adjacent. It contains a barrier.
+    /// for a pair of digits are adjacent. Appends a barrier, which all invocations must reach.
     fn counted<'k>(
         &self,
         k: &'k Builder,
@@ -185,8 +185,8 @@ impl Sort<'_> {
         counts
     }
 
-    /// Returns the index in the scratch memory for a digit of a tile. First, it contains the number of
-    /// elements with that digit; later, the position of the first of them.
+    /// Returns the index in the scratch memory for a digit of a tile. The word at this index first contains
+    /// the number of elements with that digit, and later the position of the first of them.
     fn count_at<'k>(&self, row: Value<'k>, digit: Value<'k>, tile: Value<'k>) -> Value<'k> {
         let tiles = narrow(self.schedule.parts());
         (row * narrow(DIGIT_VALUES) + digit) * tiles + tile
@@ -291,7 +291,8 @@ fn place_of<'k>(k: &'k Builder, key: Value<'k>, pass: u32) -> [Value<'k>; 2] {
     [(digit / 2) * WORKGROUP + k.local(), (digit % 2) * 16]
 }
 
-/// Replaces the words of each invocation by their inclusive prefix sums. It contains barriers.
+/// Replaces the words of each invocation by their inclusive prefix sums. Appends barriers, which all
+/// invocations must reach.
 fn add_earlier(k: &Builder, array: u32, words: u32) {
     let local = k.local();
     k.count(k.u32(0), k.u32(WORKGROUP.ilog2()), k.u32(1), |turn| {
@@ -312,8 +313,8 @@ fn add_earlier(k: &Builder, array: u32, words: u32) {
     });
 }
 
-/// Sorts pairs of keys and indices in shared arrays, whose length must be a power of two. It contains
-/// barriers.
+/// Sorts pairs of keys and indices in shared arrays, whose length must be a power of two. Appends barriers,
+/// which all invocations must reach.
 fn bitonic(k: &Builder, arrays: [u32; 2], elements: u32) {
     k.count(k.u32(1), k.u32(elements.ilog2() + 1), k.u32(1), |stage| {
         let size = k.u32(1) << stage;

@@ -35,7 +35,8 @@ impl<'k> Attention<'k, '_> {
     }
 
     /// Returns the bounds of a workgroup's sequence. One invocation loads them and broadcasts them to the
-    /// others, so that compilers can prove that they are uniform. All invocations must reach it.
+    /// others, so that compilers can prove that the bounds are uniform. All invocations must reach the
+    /// broadcast.
     pub(super) fn shared_bounds(&self, sequence: Value<'k>) -> Bounds<'k> {
         let k = self.k;
         let [offset, length, _] = self.problem.spec.extra_positions();

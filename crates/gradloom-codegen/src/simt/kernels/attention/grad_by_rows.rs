@@ -1,4 +1,5 @@
 //! Gradient of attention without shared memory.
+//!
 //! In the first kernel, each invocation processes separate queries; in the second, separate keys. The first
 //! kernel also stores the dot product of each query's output and its cotangent, which the second needs. Dao,
 //! FlashAttention-2 (2023), section 3.1.2.
@@ -73,7 +74,8 @@ impl<'k> Attention<'k, '_> {
                     let products = self.products(&own_keys, q, from);
                     let slopes = self.products(&own_values, cotangent, slope);
                     let weigh = |(r, &first): (usize, &Value<'k>)| {
-                        // Both are masked: the elements of a key that no query sees may be NaN.
+                        // Mask both the weight and its slope: the elements of a key that no query sees may be
+                        // NaN.
                         let is_seen = query.compare(CompareOp::Ge, first);
                         let weight = (products.sums[r] * self.scale() - log_sum).unary(UnaryOp::Exp);
                         let weight = is_seen.select(weight, k.f32(0.0));

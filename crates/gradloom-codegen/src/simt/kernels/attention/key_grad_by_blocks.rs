@@ -17,8 +17,9 @@ struct KeyBlock<'k> {
     thread: Thread<'k>,
     /// Index of the block's first key.
     first: Value<'k>,
-    /// Keys of the thread, and for each the first query that sees it.
+    /// Keys of the thread.
     keys: Vec<Value<'k>>,
+    /// For each of these keys, the first query that sees it.
     seen_from: Vec<Value<'k>>,
     /// Start of the first block of queries to which a key of the block is visible.
     begin: Value<'k>,
@@ -54,7 +55,7 @@ impl<'k> Attention<'k, '_> {
         self.each_query_block(&block, [&queries, &slopes], |here| {
             let products = thread.products(&keys, &queries);
             let slope_products = thread.products(&values, &slopes);
-            // Both are masked: the elements of a key that no query sees may be NaN.
+            // Mask both the weight and its slope: the elements of a key that no query sees may be NaN.
             let weights = thread.each(|i, j| {
                 let weight = (products[i][j] * scale - here.log_sums[j]).unary(UnaryOp::Exp);
                 self.shown(&block, here.numbers[j], i, weight)

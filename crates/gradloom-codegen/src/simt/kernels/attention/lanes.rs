@@ -66,7 +66,7 @@ impl<'k, 'b> Attention<'k, 'b> {
             };
             (0..ahead).map(one).collect()
         };
-        // If keys are available before the queries, the first ones are loaded early.
+        // Load the first keys early if they are available before the queries.
         let first = self.views.reads[1].is_early.then(|| load(zero));
         let scale = k.f32(self.scale_of_exponents()).splat();
         let own_query = |r: u32| -> Vec<_> {
@@ -157,7 +157,8 @@ impl<'k, 'b> Attention<'k, 'b> {
                     sum.set(share.splat().mul_add(part, sum.get()));
                 }
             });
-            // A peeled first iteration processes keys even if the query sees none.
+            // Discard the sums of a query that sees no key: a peeled first iteration processes keys
+            // nevertheless.
             let sees_any = zero.less(limit);
             let factor = k.f32(1.0) / all.total.get();
             let value = |i: u32| {

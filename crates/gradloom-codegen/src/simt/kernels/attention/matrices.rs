@@ -43,11 +43,11 @@ pub(super) struct Place<'k> {
     /// First row of the subgroup's strip in the block.
     strip: Value<'k>,
     pub(super) lane: Value<'k>,
-    /// Rows of the block of which the invocation holds elements, and the column of the first of its four
-    /// elements in each row of a matrix.
+    /// Rows of the block of which the invocation holds elements.
     pub(super) rows: [Value<'k>; 2],
+    /// Column of the first of the invocation's four elements in each row of a matrix.
     pub(super) column: Value<'k>,
-    /// Columns of its four elements, relative to the first.
+    /// Columns of the invocation's four elements, relative to `column`.
     pub(super) columns: [u32; 4],
 }
 
@@ -278,8 +278,9 @@ pub(super) fn add<'k>(sums: &[Variable<'k>], weights: Value<'k>, block: &HalfBlo
 /// and the value.
 struct SlopesOf<'k> {
     k: &'k Builder,
-    /// Scale of the scores, and the scale for weights that are computed as powers of two.
+    /// Scale of the scores.
     scale: f32,
+    /// Scale of the exponents, if weights are computed as powers of two.
     exponent: Option<f32>,
 }
 
@@ -320,8 +321,9 @@ pub(super) struct Forward<'k> {
     pub(super) own: Own<'k>,
     /// Sequence and key head.
     pub(super) of: Head<'k>,
-    /// Number of keys visible to each of the invocation's queries, and to any query of the workgroup.
+    /// Number of keys visible to each of the invocation's queries.
     pub(super) limits: [Value<'k>; 2],
+    /// Number of keys visible to any query of the workgroup.
     pub(super) end: Value<'k>,
     /// Blocks of keys and of values.
     pub(super) blocks: [HalfBlock<'k>; 2],
@@ -346,7 +348,7 @@ impl<'k> Attention<'k, '_> {
         k.count(k.u32(0), k.u32(narrow(AttentionMatrices::ROWS)), k.u32(narrow(choice.columns)), body);
     }
 
-    /// Fills blocks, followed by a barrier. All invocations must reach it.
+    /// Fills blocks, and appends a barrier, which all invocations must reach.
     pub(super) fn fill_blocks(&self, threads: usize, window: &Window<'k>, all: &[Filled<'_, 'k, '_>]) {
         for (block, operand, start) in all {
             block.fill(threads, *operand, window, start);
@@ -515,8 +517,8 @@ impl<'k> Attention<'k, '_> {
         self.store_sums(&place, &scores, &sums, (self.result(0), &own, problem.queries));
     }
 
-    /// Makes the step fail if a block table refers to blocks that do not exist. The first workgroup of each
-    /// sequence's first head checks it.
+    /// Appends a check that fails the step if a block table refers to blocks that do not exist. The first
+    /// workgroup of each sequence's first head checks the table.
     pub(super) fn check_table_of(&self, own: &Own<'k>, threads: usize) {
         let k = self.k;
         let is_first = own.of[1].equals(k.u32(0)) & own.first.equals(k.u32(0));

@@ -1,5 +1,5 @@
-//! The dot product of each query's output and its cotangent, which the gradient subtracts from the gradients
-//! of weights. It is D in Dao, FlashAttention-2 (2023), section 3.1.2.
+//! Means: the dot products of the queries' outputs and their cotangents, which the gradient subtracts from
+//! the gradients of weights. They are called D in Dao, FlashAttention-2 (2023), section 3.1.2.
 
 use super::super::super::ir::Kernel;
 use super::super::{Builder, Value, Views, WORKGROUP};
@@ -11,7 +11,8 @@ use gradloom_core::kernel::AttentionSchedule;
 /// Number of invocations per query.
 const LANES: u32 = 16;
 
-/// Returns the kernel that stores the means in the scratch memory, if the schedule has a separate one.
+/// Returns the kernel that stores the means in the scratch memory; `None` if the schedule has no separate
+/// kernel for them, or there are no queries.
 pub(super) fn means(views: &Views<'_>, schedule: &AttentionSchedule) -> Option<Kernel> {
     let problem = &schedule.problem;
     let queries = problem.pairs() * problem.queries;

@@ -38,7 +38,8 @@ use gradloom_core::kernel::{
 use rows::Rows;
 use shares::Shares;
 
-/// Score of masked keys, below all scores in practice; compilers may assume that there are no infinities.
+/// Score of masked keys, below all scores in practice. It is finite, because compilers may assume that there
+/// are no infinities.
 const LOWEST: f32 = -3.0e38;
 
 /// Returns the scheduled kernels of `Attention` or `AttentionGrad`.

@@ -23,7 +23,7 @@ pub(super) struct QueryBlock<'k> {
     first: Value<'k>,
     /// Queries of the thread.
     pub(super) queries: Vec<Value<'k>>,
-    /// Number of keys visible to each of them; 0 for a query that does not exist.
+    /// Number of keys visible to each of the thread's queries; 0 for a query that does not exist.
     pub(super) limits: Vec<Value<'k>>,
     /// Number of keys visible to any query of the block.
     end: Value<'k>,
@@ -87,8 +87,8 @@ impl<'k> Attention<'k, '_> {
         });
     }
 
-    /// Returns, for each of the thread's queries and each key of a block, true if the key is visible; `None`
-    /// if all keys always are.
+    /// Returns, for each of the thread's queries and each key of a block, `true` if the key is visible;
+    /// `None` if all keys always are.
     pub(super) fn seen(&self, block: &QueryBlock<'k>, start: Value<'k>) -> Option<Each<Value<'k>>> {
         let whole = self.problem.keys.is_multiple_of(block.tile.columns());
         let thread = &block.thread;

@@ -32,16 +32,18 @@ pub(super) struct Shares {
 pub(super) struct SharePlace<'k> {
     k: &'k Builder,
     count: u32,
-    /// Number of parts of a result row, and the index of the invocation's part.
+    /// Number of parts of a result row.
     pub(super) parts: usize,
+    /// Index of the invocation's part.
     pub(super) part: Value<'k>,
     pub(super) of: Head<'k>,
     /// Rows of the invocation.
     pub(super) rows: Vec<Value<'k>>,
     /// Rows of the invocation, clamped to the last.
     pub(super) there: Vec<Value<'k>>,
-    /// First and last row of the workgroup; of the invocation if the workgroup has several heads.
+    /// First row of the workgroup; of the invocation if the workgroup has several heads.
     pub(super) first: Value<'k>,
+    /// Last row of the workgroup; of the invocation if the workgroup has several heads.
     pub(super) last: Value<'k>,
     /// True if the workgroup has a single head and part, and its invocations have different rows.
     together: bool,

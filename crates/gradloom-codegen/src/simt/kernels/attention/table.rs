@@ -9,8 +9,9 @@ use crate::narrow::narrow;
 use gradloom_core::ir::DType;
 
 impl<'k> Attention<'k, '_> {
-    /// Makes the step fail if a table entry for existing keys is out of range. The invocations for which
-    /// `condition` is true check the entries of a sequence, each every `step`-th one from `from` on.
+    /// Appends a check that fails the step if a table entry for existing keys is out of range. Each
+    /// invocation for which `condition` is true checks every `step`-th entry of a sequence, from entry `from`
+    /// on.
     pub(super) fn check_table(
         &self,
         bounds: &Bounds<'k>,

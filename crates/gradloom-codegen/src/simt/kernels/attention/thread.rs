@@ -59,8 +59,8 @@ impl<'k> Thread<'k> {
         (0..self.tile.rows_each).map(row).collect()
     }
 
-    /// Combines the values of all threads of each row through `shares`. It contains a barrier after the
-    /// writes, but none before them: all threads must have finished reading earlier values.
+    /// Combines the values of all threads of each row through `shares`. A barrier follows the writes, but
+    /// none precedes them, so all threads must have finished reading earlier values.
     pub(super) fn combine(
         &self,
         Shared(shares): Shared,

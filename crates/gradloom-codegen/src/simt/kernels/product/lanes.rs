@@ -159,7 +159,7 @@ impl Product<'_> {
         });
     }
 
-    /// Returns true if the matrix is available before the rows are; its first terms are then loaded in a
+    /// Returns `true` if the matrix is available before the rows are; its first terms are then loaded in a
     /// peeled iteration.
     fn is_early(&self) -> bool {
         self.views.reads[1].is_early

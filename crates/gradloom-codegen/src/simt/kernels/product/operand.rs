@@ -38,7 +38,7 @@ impl<'k> TiledOperand<'k> {
         })
     }
 
-    /// Returns true if some tiles of `extent` rows (or columns) are incomplete.
+    /// Returns `true` if some tiles of `extent` rows (or columns) are incomplete.
     pub(super) fn has_edge(&self, extent: u32) -> bool {
         !self.side.free.is_multiple_of(extent as usize)
     }

@@ -16,12 +16,15 @@ use gradloom_core::kernel::{Staging, Tile};
 /// Access of a thread to one operand.
 struct Reader<'k> {
     operand: TiledOperand<'k>,
-    /// Number of rows (or columns) of the tile and of a strip, and number of strips of a thread.
+    /// Number of rows (or columns) of the tile.
     extent: u32,
+    /// Number of rows (or columns) of a strip.
     strip: u32,
+    /// Number of strips of a thread.
     strips: u32,
-    /// Number of threads along this axis, and the thread's index among them.
+    /// Number of threads along this axis.
     threads: u32,
+    /// Index of the thread along this axis.
     place: Value<'k>,
     from: From<'k>,
 }
@@ -109,7 +112,7 @@ impl<'k> Reader<'k> {
         self.operand.has_edge(self.extent).then(|| position.below(free))
     }
 
-    /// Returns true if a strip is loaded as a vector.
+    /// Returns `true` if a strip is loaded as a vector.
     fn has_strip_vectors(&self) -> bool {
         let vectors = matches!(self.from, From::Tile(_)) || self.operand.has_fours;
         self.operand.side.along == Along::Free && self.strip == 4 && vectors
@@ -207,7 +210,8 @@ impl Product<'_> {
             match (&lhs.from, &rhs.from) {
                 (From::Tile(left), From::Tile(right)) => {
                     pipeline(&k, [left, right], terms, |[left, right]| {
-                        // Unrolled: as a loop it was a quarter slower (H100, 4096^3: 31 against 42 TFLOP/s).
+                        // Unroll the terms of a tile; in a loop, the kernel was a quarter slower (H100,
+                        // 4096^3: 31 instead of 42 TFLOP/s).
                         for four in 0..tile.k / 4 {
                             let four = k.u32(four);
                             multiply(&k, &sums, &lhs.load(four, 4, left), &rhs.load(four, 4, right), 4);

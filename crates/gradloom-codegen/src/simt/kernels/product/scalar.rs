@@ -17,8 +17,9 @@ struct Axis<'k> {
     operand: TiledOperand<'k>,
     /// Index of the thread along the axis.
     thread: Value<'k>,
-    /// Number of rows (or columns) of a thread, and of the tile.
+    /// Number of rows (or columns) of a thread.
     each: u32,
+    /// Number of rows (or columns) of the tile.
     tile: u32,
 }
 

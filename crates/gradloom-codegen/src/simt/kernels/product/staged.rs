@@ -58,8 +58,9 @@ pub(super) struct Staged<'k> {
 
 /// One of the items that a thread loads.
 struct Round<'k> {
-    /// Row (or column) of the item in the matrix, and its term in the tile.
+    /// Row (or column) of the item in the matrix.
     free: Value<'k>,
+    /// First term of the item in the tile.
     term: Value<'k>,
     /// Index of the item in a buffer.
     slot: Value<'k>,
@@ -69,7 +70,7 @@ struct Round<'k> {
 }
 
 /// Appends the loop over the tiles of both operands, from the first to the last term. While `body` processes
-/// a tile, given the start of its buffers, the next one is loaded into registers.
+/// a tile of each operand, given the start of its buffer, the next tiles are loaded into registers.
 pub(super) fn pipeline<'k>(
     k: &'k Builder,
     sides: [&Staged<'k>; 2],
@@ -123,9 +124,10 @@ impl Shape {
         match (along, self.held()) {
             // For f32, this places the elements of a matrix load in distinct banks.
             (Along::Contract, None | Some(DType::F32)) => self.depth / 4 + 1,
-            // Vector loads from a line have no bank conflicts.
+            // Vector loads from a line have no bank conflicts, so lines are not padded.
             (Along::Free, None) => self.extent / 4,
-            // Matrix loads read 16 bytes of several lines together.
+            // Matrix loads read 16 bytes of several lines together; padding of two items places them in
+            // distinct banks.
             (Along::Contract, Some(_)) => self.depth / 4 + 2,
             (Along::Free, Some(_)) => self.extent / 4 + 2,
         }
@@ -199,7 +201,8 @@ impl<'k> Staged<'k> {
 
     /// Loads the tile of terms from `term` on into registers.
     fn fetch(&self, term: Value<'k>) {
-        // Each group processes a different range of terms in the same iteration.
+        // Add the start of the group's range of terms: in the same iteration, each group processes terms of a
+        // different range.
         let term = match self.group.slice {
             Some(slice) => term + slice * self.group.terms,
             _ => term,

@@ -34,9 +34,9 @@ struct LanePlace<'k> {
     rows: u32,
     /// Number of columns of the lane.
     columns: u32,
-    /// Index of its first row, which is also the index of its group of columns.
+    /// Index of the lane's first row, which is also the index of its group of columns.
     line: Value<'k>,
-    /// Index of its first term.
+    /// Index of the lane's first term.
     term: Value<'k>,
 }
 
@@ -59,7 +59,8 @@ impl Product<'_> {
         let registers = |ahead: u32| 2 * ahead * (columns + ROWS);
         let fits = |ahead: &u32| each.is_multiple_of(*ahead) && registers(*ahead) <= REGISTERS;
         let ahead = AHEAD.into_iter().find(fits).unwrap_or(1);
-        // If the matrix is available early, its first terms are loaded before those of the rows.
+        // Peel the first iteration if the matrix is available early, so that its terms are loaded before
+        // those of the rows.
         k.count_apart(self.views.reads[1].is_early, [0, each, ahead].map(|n| k.u32(n)), |turn| {
             // The terms of two steps are adjacent, so loads form runs of 64 bytes.
             let together = if ahead.is_multiple_of(2) { 2 } else { 1 };
@@ -73,7 +74,7 @@ impl Product<'_> {
                     .flat_map(|step| self.lefts(&operands[0], &lane, (rows * 16, term(step)), together))
                     .collect()
             };
-            // The next rows are loaded before the current ones are multiplied.
+            // Load the next rows before the current ones are multiplied.
             let mut next = Some(lefts(0));
             let rights: Vec<Vec<_>> =
                 rights.into_iter().map(|columns| right_matrices(&columns, half)).collect();
@@ -95,7 +96,8 @@ impl Product<'_> {
             let halves = sums.iter().flat_map(|sum| [0, 1].map(|half| sum.get().matrix_half(half)));
             for (column, half) in (0..columns).zip(halves) {
                 for element in 0..4 {
-                    // Position in lane 0. That of another lane is offset by its row and its term.
+                    // Position of the element in lane 0. In another lane, it is offset by the lane's row and
+                    // term.
                     let [row, first] = FragmentPlace::of(0, 0, element as usize).map(narrow);
                     let within = lane.term / 2 + first;
                     let at = match operands[1].side.along {
@@ -146,8 +148,8 @@ impl Product<'_> {
         upper.into_iter().zip(lower).map(|(upper, lower)| [upper, lower]).collect()
     }
 
-    /// Returns true if eight adjacent terms of a row can be loaded as a vector, which makes steps of GPT-2 5%
-    /// faster.
+    /// Returns `true` if eight adjacent terms of a row can be loaded as a vector, which makes steps of GPT-2
+    /// 5% faster.
     fn has_eights(&self) -> bool {
         let left = self.problem.lhs;
         let strides = self.problem.batch.iter().map(|axis| axis.lhs_stride);
