@@ -27,7 +27,8 @@ fn an_op_overwrites_operands_whose_elements_have_the_size_of_its_own() {
 
 #[test]
 fn a_loop_overwrites_what_it_reads_at_the_level_of_its_result() {
-    // A value that all positions share is still read after the first result is written.
+    // A value that all positions share is not overwritten, because it is still read after the first result is
+    // written.
     let plan = fused(
         "%0: f32[4] = input \"x\"\n%1: f32[] = input \"s\"\n%2: f32[1] = reshape %1\n%3: f32[4] = broadcast %2\n\
          %4: f32[4] = mul %3, %0\noutput \"y\" %4",
@@ -75,7 +76,7 @@ fn an_epilogue_overwrites_what_has_an_element_for_each_of_the_product() {
 
 #[test]
 fn an_epilogue_does_not_overwrite_what_a_row_has() {
-    // Several blocks of columns read the number of a row.
+    // The number of a row is not overwritten, because several blocks of columns read it.
     let plan = fused(
         "%0: f32[4, 6] = input \"x\"\n%1: f32[6, 4] = input \"w\"\n%2: f32[4, 1] = input \"scale\"\n\
          %3: f32[4, 4] = dot %0, %1 {lhs_contract=[1], rhs_contract=[0]}\n%4: f32[4, 1] = exp %2\n\

@@ -1,7 +1,7 @@
 //! Comparison of plans with the reviewed files `tests/files/plan/*.txt`.
 //!
-//! A file consists of a graph, a line `---`, and the report of the plan. `UPDATE=1 cargo test -p
-//! gradloom-codegen` rewrites the reports.
+//! A file consists of a graph, a line `---`, and the report of the plan.
+//! `UPDATE=1 cargo test -p gradloom-codegen` rewrites the reports of all files.
 
 use crate::plan_of;
 use gradloom_core::ir::parse;

@@ -28,7 +28,7 @@ fn a_table_is_one_launch_when_loaded_and_none_in_the_step() {
     assert!(report.contains("when the program is loaded:\n      0 once "), "{report}");
 }
 
-/// They are hoisted even without fusion, whatever their kernels are.
+/// Chains of kernels are hoisted even without fusion, regardless of their ops.
 #[test]
 fn chains_of_kernels_are_hoisted_whole() {
     let plan = planned(TABLE);
@@ -42,7 +42,7 @@ fn chains_of_kernels_are_hoisted_whole() {
     assert_eq!(steps(&plan), ["compute mul"]);
 }
 
-/// A relative position is cheaper to compute than to load.
+/// A relative position is not hoisted, because it is cheaper to compute than to load.
 #[test]
 fn light_arithmetic_on_positions_stays_where_it_is_used() {
     let mask = "%0: f32[8, 8] = input \"x\"\n%1: i32[8, 8] = iota {axis=0}\n%2: i32[8, 8] = iota {axis=1}\n\
@@ -79,7 +79,7 @@ fn what_can_fail_or_change_is_not_hoisted() {
     }
 }
 
-/// A next value that does not change overwrites the current one.
+/// A next value that is the same in every step overwrites the current value.
 #[test]
 fn an_update_with_a_constant_is_in_place() {
     let lines = "%0: f32[4] = state \"s\" {init=0.0}\n%1: f32[4] = iota {axis=0}\n%2: f32[4] = exp %1\n%3: f32[4] = sin %2\n\
@@ -91,7 +91,7 @@ fn an_update_with_a_constant_is_in_place() {
     assert!(error.message().contains("must be in place"), "{error}");
 }
 
-/// An output that does not change is written once, and read from there.
+/// An output that is the same in every step is written once, when the program is loaded.
 #[test]
 fn an_output_can_be_hoisted() {
     let plan = planned("%0: f32[4] = iota {axis=0}\n%1: f32[4] = exp %0\noutput \"y\" %1");

@@ -142,8 +142,8 @@ fn outputs_and_guards_keep_what_was_before_the_commit() {
     let plan = planned(
         "%0: f32[] = param \"w\"\n%1: f32[] = exp %0\noutput \"old\" %0\noutput \"new\" %1\nguard \"w\" %0\nupdate %0 <- %1",
     );
-    // The output of the next value requires its computation before the commit, and that of the parameter is a
-    // copy. The guard needs no copy.
+    // The next value is an output, so it is computed before the commit. The output of the parameter is a
+    // copy; the guard needs no copy.
     assert_eq!(steps(&plan), ["compute exp", "compute copy", "commit copy"]);
     assert_eq!(plan.guards[0].1.buffer, ValueId(0));
     for (name, access) in &plan.outputs {

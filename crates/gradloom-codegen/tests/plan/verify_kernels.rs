@@ -1,4 +1,5 @@
-//! Tests that the verifier detects each kind of invalid fused kernel. Kernels rely on it for valid indices.
+//! Tests that the verifier detects each kind of invalid fused kernel. Kernels rely on the verifier for valid
+//! indices.
 
 use crate::fused;
 use gradloom_core::ir::{DType, ReduceOp};

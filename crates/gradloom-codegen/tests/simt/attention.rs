@@ -14,9 +14,10 @@ use gradloom_testing::Leaves;
 /// Extents: batch, heads, key heads, queries, keys, depth, value depth.
 type Extents = [usize; 7];
 
-/// For schedules without shared memory: number of invocations of a workgroup, and minimum number of rows for
-/// which a workgroup has a single head. `GPU` is for GPUs, `CPU` for devices that emulate a GPU on a CPU.
+/// For schedules without shared memory on GPUs, the number of invocations of a workgroup, and the minimum
+/// number of rows for which a workgroup has a single head.
 const GPU: [usize; 2] = [64, 64];
+/// Same numbers as [`GPU`], for devices that emulate a GPU on a CPU.
 const CPU: [usize; 2] = [8, 0];
 
 /// Schedule of all kernels, and the dtype to which matrix instructions round.
@@ -142,7 +143,7 @@ fn made(graph: &Graph, gradient: bool, (choice, own, half): How, scattered: bool
         values.iter().map(|&value| layout(&graph.ty(value).shape, scattered)).collect()
     };
     let (reads, writes) = (layouts(&op.operands), layouts(&op.results));
-    // Some kernels load rows as vectors if they consist of whole vectors.
+    // Matrices and lanes load rows as vectors if the rows consist of whole vectors.
     let loads_vectors = !scattered
         && matches!(choice, Choice::Matrices(_) | Choice::Lanes(_))
         && op

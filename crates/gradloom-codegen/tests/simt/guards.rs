@@ -118,7 +118,7 @@ fn verdicts_and_records_are_those_of_a_plain_account() {
     let scalar = Layout::contiguous(&[].into());
     let many = Layout::contiguous(&[300].into());
     let none = Layout::contiguous(&[0].into());
-    // Every third element, starting at the second.
+    // Guard of every third element of its buffer, starting at the second.
     let strided = Layout { offset: 1, strides: [3].into(), ..Layout::contiguous(&[70].into()) };
     let lists: [&[Layout]; 5] = [
         std::slice::from_ref(&scalar),

@@ -255,7 +255,7 @@ fn movement() {
     for lines in MOVEMENT {
         agrees(lines, &leaves());
     }
-    // These are more operands than one kernel joins.
+    // Concatenate more operands than one kernel joins.
     let operands = ["%0, %2, %1, %1"; 9].join(", ");
     let elements = 9 * 302;
     agrees(
@@ -375,7 +375,7 @@ fn cumulative_reductions() {
 
 #[test]
 fn rows_in_order() {
-    // These use one part, several rounds of parts, and radix sort.
+    // The cases use one part, several rounds of parts, and radix sort.
     for (rows, extent, counts) in
         [(5, 7, &[7, 1][..]), (2, 1024, &[1024]), (1, 5000, &[3, 400, 512]), (2, 2500, &[513, 2500])]
     {

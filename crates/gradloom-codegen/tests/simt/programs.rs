@@ -128,7 +128,7 @@ impl Memory<'_> {
             }
         };
         *self.kinds.entry(kind).or_default() += 1;
-        // Like the targets, declares vectors if the kernel can use them.
+        // Like the targets, declare vectors if the kernel can use them.
         let vectors = |access: &Access| match &launch.kernel {
             kernel::Kernel::Loop(body) | kernel::Kernel::Attention { epilogue: body, .. } => {
                 self.limits.fours && is_in_fours(body, access)
@@ -154,7 +154,7 @@ impl Memory<'_> {
             let [line, place] = if matrix.by_rows { [row, column] } else { [column, row] };
             i * matrix.batch_stride + line * matrix.stride + place
         };
-        // Memory after an operand may have any contents.
+        // Memory after an operand may have any contents, such as NaN.
         let number = |words: &[u32], at: usize| {
             words.get(at).map_or(f64::NAN, |word| f64::from(f32::from_bits(*word)))
         };
@@ -186,7 +186,7 @@ impl Memory<'_> {
         for part in parts {
             let mut own = Vec::new();
             for (i, access) in launch.reads[part.reads.clone()].iter().enumerate() {
-                // Starts are aligned for vectors.
+                // Align the starts for vectors.
                 let start = memory[i].len().next_multiple_of(64);
                 own.push(u32::try_from(start + access.layout.offset).unwrap());
                 memory[i].resize(start, 0);
@@ -237,7 +237,7 @@ impl Memory<'_> {
             machine.run(kernel).unwrap_or_else(|error| panic!("{error}"));
         }
         assert_eq!(machine.faults, [], "no index of these programs is out of range");
-        // Several results may be windows of the same buffer.
+        // Store only the words that changed, because several results may be windows of the same buffer.
         for ((list, words), before) in results.iter().zip(machine.results).zip(before) {
             let mut changes = words.into_iter().zip(before);
             for buffer in list {
@@ -259,8 +259,8 @@ fn views<'a>(
     phase: Phase,
 ) -> Views<'a> {
     let view = |access: &'a Access| View::of(access, has_vectors(access));
-    // Operands that are available early change the order of loads; the other order is tested on other
-    // devices.
+    // Declare the operands of the first phase as available early, which changes the order of loads; tests on
+    // devices without early loads cover the other order.
     let early = |access: &'a Access| View { is_early: phase == Phase::Compute, ..view(access) };
     Views {
         reads: reads.iter().map(early).collect(),
@@ -766,7 +766,8 @@ fn classifier() -> Graph {
         let hidden = (x.matmul(up) * 0.3 + bias).gelu();
         let logits = hidden.matmul(classes.transpose(0, 1));
         let loss = (logits.softmax(1) * logits).square().sum();
-        // An output has no padding after it.
+        // Scale the gradients, so that no output is the result of a product: outputs have no padding after
+        // them.
         [vec![loss], gradients(loss, [x, up, bias, classes]).map(|gradient| gradient * 0.5).to_vec()].concat()
     };
     program(&shapes, results)

@@ -1,4 +1,4 @@
-//! Validation of shaders on all machines.
+//! Validation of shaders, without a GPU.
 //!
 //! In: a dispatch, and the limits for which it was generated. naga must accept the text and convert it to
 //! SPIR-V, MSL and HLSL; the shader must respect the limits, and its bindings must be those of the dispatch.
@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 /// Validates a shader, and converts it for all drivers.
 ///
 /// # Panics
-/// If the shader is invalid; the message contains its text.
+/// Panics if the shader is invalid; the message contains the shader's text.
 #[track_caller]
 pub(crate) fn check(dispatch: &Dispatch, limits: &Limits) {
     let numbered = || {
@@ -119,7 +119,7 @@ fn check_with_tint(source: &str) -> Result<(), String> {
     if !tint_is_installed() || source.contains("enable wgpu_") || source.contains("subgroup_id") {
         return Ok(());
     }
-    // In contrast to tint, naga accepts subgroup operations without this directive.
+    // Add the directive for subgroup operations, which tint requires, in contrast to naga.
     let header = if source.contains("subgroup") { "enable subgroups;\n" } else { "" };
     let mut tint = Command::new("tint")
         .args(["--input-format", "wgsl", "--format", "wgsl", "-o", "/dev/null", "-"])

@@ -179,7 +179,7 @@ fn wgsl(case: &Case) -> String {
     let limits = if case.precision == Precision::F16 { large } else { portable };
     let mut text = heading(case, &graph);
     for made in checked_with(&graph, &limits, &Choices::by_rule(case.precision)) {
-        // Without guards, this kernel would check nothing.
+        // Omit the guards' kernel if the graph has no guards.
         if made.label != "guards" || !graph.guards.is_empty() {
             write!(text, "\n// {:?} workgroups\n{}", made.workgroups, made.source).unwrap();
         }

@@ -74,7 +74,7 @@ fn the_rules_choice_is_the_first_candidate() {
             }
         }
     }
-    // Blocks of all sizes that fit, and one row per invocation.
+    // The candidates are blocks of all sizes that fit, and one row per invocation.
     let large = attention::candidates(
         Kernel::Forward,
         &problem([8, 12, 12, 1024, 1024, 64, 64]),
