@@ -17,7 +17,7 @@ pub struct Touches {
     pub writes: Vec<(usize, Range<u64>)>,
 }
 
-/// Last writer of a range of bytes, and the readers since then.
+/// Last writer of a range of bytes, and the kernels that have read it since.
 #[derive(Clone, Debug, Default)]
 struct Last {
     end: u64,
@@ -25,7 +25,7 @@ struct Last {
     readers: Vec<usize>,
 }
 
-/// Returns, for each kernel, those on which it depends, in ascending order.
+/// Returns, for each kernel, the kernels on which it depends, in ascending order.
 pub(super) fn edges<'t>(kernels: impl ExactSizeIterator<Item = &'t Touches>) -> Vec<Vec<usize>> {
     let mut bytes: BTreeMap<(usize, u64), Last> = BTreeMap::new();
     // For each kernel, the bit set of all kernels that complete before it.
@@ -135,7 +135,8 @@ mod tests {
         a.iter().any(|(m, a)| b.iter().any(|(n, b)| m == n && a.start.max(b.start) < a.end.min(b.end)))
     }
 
-    /// Random kernels: every conflict is ordered by a path of edges, and no edge is implied by the others.
+    /// In random sequences of kernels, every conflict is ordered by a path of edges, and no edge is implied
+    /// by the others.
     #[test]
     fn all_conflicts_are_ordered_and_no_edge_is_idle() {
         let mut random = Random::new(17);
@@ -148,7 +149,7 @@ mod tests {
             let mut kernel = || Touches { reads: vec![range(), range()], writes: vec![range()] };
             let kernels: Vec<Touches> = (0..count).map(|_| kernel()).collect();
             let edges = edges(kernels.iter());
-            // Reachability without the edge `skip`.
+            // Returns `true` if there is a path without the edge `skip`.
             let reaches = |from: usize, to: usize, skip: Option<(usize, usize)>| {
                 let mut open = vec![to];
                 while let Some(at) = open.pop() {

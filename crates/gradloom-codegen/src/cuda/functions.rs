@@ -132,14 +132,14 @@ __device__ __forceinline__ void wait_for_others() {
         Tf32 "multiply_tf32" [Matrix] = TF32;
         Left "left_f16" [] = left!("left_f16", "f16");
         LeftBf16 "left_bf16" [] = left!("left_bf16", "bf16");
-        // PTX ISA, section "ex2".
+        // See PTX ISA, section "ex2".
         Exp2 "native_exp2" [] = "__device__ float native_exp2(float x) {
     float y;
     asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x));
     return y;
 }
 ";
-        // Returns its argument after all threads have read theirs.
+        // Returns its argument after all threads of the block have evaluated theirs.
         Meet "meet" [] = "template <class T> __device__ T meet(T value) {
     __syncthreads();
     return value;
@@ -148,7 +148,7 @@ __device__ __forceinline__ void wait_for_others() {
     }
 }
 
-/// PTX ISA, section "cvt".
+/// Conversions between f16 and f32 (PTX ISA, section "cvt").
 const F16: &str = "__device__ float from_f16(unsigned short bits) {
     float x;
     asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(x) : \"h\"(bits));

@@ -11,7 +11,7 @@ use std::ops::Range;
 pub struct CudaKernel {
     /// Human-readable description of the computation.
     pub label: String,
-    /// Function or library product that computes it.
+    /// Function or library product that the kernel runs.
     pub work: Work,
     /// Parameters of a function, excluding the status, which follows them. For a library product, they are
     /// the left operand, the right operand, the result, and the scratch memory.
@@ -79,7 +79,8 @@ pub enum Span {
 }
 
 impl Span {
-    /// Returns the bytes from the first to the last element of an access; `None` if it has no elements.
+    /// Returns the bytes from the first to the last element of an access; `None` if the access has no
+    /// elements.
     pub(super) fn of(plan: &Plan, access: &Access) -> Option<Self> {
         let (region, offset) = place(plan, access);
         let range = offset + access.start()..offset + access.end();

@@ -70,7 +70,7 @@ impl Nvrtc {
         unsafe { self.library.get(name) }.ok()
     }
 
-    /// Compiles a text for an architecture.
+    /// Compiles a text for an architecture, such as `sm_90a`.
     ///
     /// # Errors
     /// Returns an error with the compiler's messages if it rejects the text, or with a description if the
@@ -95,12 +95,12 @@ impl Nvrtc {
         let count = c_int::try_from(pointers.len()).expect("they are few");
         let bytes_of = |program: Program, size: &Size, get: &Text| {
             let mut bytes = 0;
-            // SAFETY: the program exists, and the second function writes as many bytes as the first returns.
+            // SAFETY: the program exists, and the function writes the size of its text to `bytes`.
             let mut all = match unsafe { size(program, &raw mut bytes) } {
                 0 => vec![0_u8; bytes],
                 _ => return Vec::new(),
             };
-            // SAFETY: as above.
+            // SAFETY: the program exists, and `all` has as many bytes as the function writes.
             if unsafe { get(program, all.as_mut_ptr().cast()) } != 0 {
                 all.clear();
             }

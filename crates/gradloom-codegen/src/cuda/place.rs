@@ -198,7 +198,7 @@ fn is_early(launch: &Launch, plan: &Plan, access: &Access) -> bool {
     launch.phase == Phase::Compute && was_there
 }
 
-/// Returns the address of the buffer of an access; `Nothing` if it has no elements.
+/// Returns the address of the buffer of an access; `Nothing` if the access has no elements.
 fn address(plan: &Plan, access: &Access) -> Parameter {
     let (region, offset) = place(plan, access);
     if access.layout.shape.elements() == 0 { Parameter::Nothing } else { Parameter::Memory(region, offset) }

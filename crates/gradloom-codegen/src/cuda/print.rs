@@ -7,9 +7,9 @@ use crate::simt::{Block, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, St
 use gradloom_core::ir::{CompareOp, DType};
 use std::fmt::Write;
 
-/// Prints a kernel as a function with a given name. Returns its text, and true if it loads operands before it
-/// waits for the preceding kernels. Only operands for which `is_early` returns `true` may be loaded early.
-/// `launch` is the number of the launch, which faults report.
+/// Prints a kernel as a function with a given name. Returns the function's text, and `true` if the function
+/// loads operands before it waits for the preceding kernels. Only operands for which `is_early` returns
+/// `true` may be loaded early. `launch` is the index of the launch, which is recorded with a fault.
 pub fn print(kernel: &Kernel, name: &str, launch: usize, is_early: &dyn Fn(Role) -> bool) -> (String, bool) {
     debug_assert_eq!(crate::simt::verify(kernel), Ok(()), "{kernel}");
     let mut printer = Printer {
@@ -107,7 +107,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Returns the line of a statement, or the one that opens its block.
+    /// Returns the line of a statement; if the statement has a block, the line that opens the block.
     fn statement(&mut self, statement: &Stmt) -> String {
         match statement {
             Stmt::Let(id) => {
@@ -277,7 +277,7 @@ impl Printer<'_> {
                 // The value remains a float.
                 (_, DType::F16) => format!("from_f16(f16_bits({}))", x[0]),
                 (_, DType::BF16) => format!("from_bf16(bf16_bits({}))", x[0]),
-                // These saturate, and convert NaN to 0.
+                // These conversions saturate, and convert NaN to 0.
                 (DType::F32, DType::I32) => format!("__float2int_rz({})", x[0]),
                 (DType::F32, DType::U32) => format!("__float2uint_rz({})", x[0]),
                 (DType::F32, DType::Bool) => format!("(!({} == 0.0f))", x[0]),
@@ -347,7 +347,7 @@ fn literal(bits: u32, dtype: DType) -> String {
     }
 }
 
-/// Returns the name of the type in which values are computed.
+/// Returns the name of the type in which values of a type are computed.
 fn type_name(ty: impl Into<ValueType>) -> &'static str {
     match ty.into() {
         ValueType::Scalar(DType::F32 | DType::F16 | DType::BF16) => "float",
@@ -371,7 +371,7 @@ fn type_name(ty: impl Into<ValueType>) -> &'static str {
     }
 }
 
-/// Returns the name of the type in memory: bools and u8 are bytes.
+/// Returns the name of a type in memory, where bools and u8 are bytes, and 16-bit floats are integers.
 pub(super) fn stored_name(ty: ValueType) -> &'static str {
     match ty {
         ValueType::Scalar(DType::Bool | DType::U8) => "unsigned char",

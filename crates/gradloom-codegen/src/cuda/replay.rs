@@ -48,13 +48,14 @@ pub enum Member {
 pub struct ReplayNode {
     /// Purpose of the node.
     pub member: Member,
-    /// Index of its unit, if it belongs to the plan.
+    /// Index of the node's unit, if the node belongs to the plan.
     pub unit: Option<usize>,
-    /// Memory that it accesses.
+    /// Memory that the node accesses.
     pub touches: Touches,
-    /// True if it benefits from starting before the preceding nodes are done.
+    /// True if the node benefits from starting before the preceding nodes are done.
     pub gains: bool,
-    /// True if it benefits only while almost nothing else runs, because it loads little in the meantime.
+    /// True if the node benefits only while almost nothing else runs, because it loads little in the
+    /// meantime.
     pub is_light: bool,
 }
 
@@ -63,7 +64,7 @@ pub struct ReplayNode {
 pub struct Cut {
     /// Index of the launch in the plan.
     pub launch: usize,
-    /// Reason why it runs on the host.
+    /// Reason why the launch runs on the host.
     pub reason: String,
 }
 

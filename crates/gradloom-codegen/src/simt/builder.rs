@@ -79,7 +79,8 @@ impl Builder {
         last(buffers)
     }
 
-    /// Sets the kernel's only table, of constants that all invocations can read, and returns its buffer.
+    /// Sets the kernel's only table, which consists of constants that all invocations can read, and returns
+    /// its buffer.
     pub fn table(&self, numbers: Vec<u32>) -> Memory {
         self.state.borrow_mut().kernel.table = numbers;
         self.buffer(Role::Table, DType::U32)
@@ -240,7 +241,8 @@ impl Builder {
         self.expr(Expr::MatrixLoad { array, index: index.id, pitch, by_rows }, ty)
     }
 
-    /// Writes a matrix row by row into an array, with `pitch` elements between consecutive rows.
+    /// Writes a matrix row by row into an array, from an index on, with `pitch` elements between consecutive
+    /// rows.
     pub fn store_matrix(&self, array: Memory, index: Value<'_>, pitch: u32, value: Value<'_>) {
         self.push(Stmt::StoreMatrix(array, index.id, pitch, value.id));
     }
@@ -274,8 +276,8 @@ impl Builder {
         self.push(Stmt::If(condition.id, block));
     }
 
-    /// Appends the statements of `then`. If any conditions are given, they are in a conditional block that
-    /// requires all of them.
+    /// Appends the statements that `then` appends, in a conditional block if any conditions are given. The
+    /// block requires all of them.
     pub fn guard<'k, const N: usize>(&'k self, conditions: [Option<Value<'k>>; N], then: impl FnOnce()) {
         match all(&conditions) {
             Some(condition) => self.when(condition, then),
@@ -292,7 +294,7 @@ impl Builder {
         step: Value<'k>,
         body: impl FnOnce(Value<'k>),
     ) {
-        // The rest is in a method that is not generic, so that it is compiled once.
+        // The code before the block is in `loop_over`, which is not generic, so that it is compiled once.
         if let Some((number, counter)) = self.loop_over(start, end) {
             self.open();
             body(counter);
@@ -425,7 +427,7 @@ impl<'k> Value<'k> {
         self.k.expr(Expr::Unary(op, self.id), self.ty())
     }
 
-    /// Applies a binary op to both values.
+    /// Applies a binary op to the two values.
     pub fn binary(self, op: BinaryOp, other: Self) -> Self {
         if self.ty() == ValueType::Scalar(DType::U32)
             && let Some(folded) = self.folded(op, other)
@@ -455,7 +457,7 @@ impl<'k> Value<'k> {
         }
     }
 
-    /// Compares both values and returns a bool.
+    /// Compares the two values, and returns a bool.
     pub fn compare(self, op: CompareOp, other: Self) -> Self {
         self.k.expr(Expr::Compare(op, self.id, other.id), DType::Bool)
     }
@@ -475,12 +477,12 @@ impl<'k> Value<'k> {
         self.compare(CompareOp::Eq, other)
     }
 
-    /// Returns the smaller of both values.
+    /// Returns the smaller of the two values.
     pub fn min(self, other: Self) -> Self {
         self.binary(BinaryOp::Min, other)
     }
 
-    /// Returns the larger of both values.
+    /// Returns the larger of the two values.
     pub fn max(self, other: Self) -> Self {
         self.binary(BinaryOp::Max, other)
     }
@@ -490,7 +492,7 @@ impl<'k> Value<'k> {
         self.binary(op.combiner(), other)
     }
 
-    /// Returns the nearest number in `0..extent`, an i32; 0 if the extent is 0.
+    /// Returns the number in `0..extent` that is nearest to this i32; 0 if the extent is 0.
     pub fn clamped(self, extent: u32) -> Self {
         let most = i32::try_from(extent.max(1) - 1).unwrap_or(i32::MAX);
         self.max(self.k.i32(0)).min(self.k.i32(most))
@@ -556,7 +558,7 @@ impl<'k> Value<'k> {
         self.k.expr(Expr::NativeMax(self.id, other.id), DType::F32)
     }
 
-    /// Returns the natural logarithm, as the device computes it.
+    /// Returns the natural logarithm of this value, as the device computes it.
     pub fn native_log(self) -> Self {
         self.k.expr(Expr::NativeLog(self.id), DType::F32)
     }
@@ -566,19 +568,19 @@ impl<'k> Value<'k> {
         self.k.expr(Expr::Splat(self.id), ValueType::Vector(4))
     }
 
-    /// Returns the element of a vector with this number.
+    /// Returns element `number` of this vector.
     pub fn component(self, number: u32) -> Self {
         self.k.expr(Expr::Component(self.id, number), DType::F32)
     }
 
-    /// Converts the number to a dtype of graphs. The result for a 16-bit float dtype is an f32, rounded to
+    /// Converts this number to a dtype of graphs. The result for a 16-bit float dtype is an f32, rounded to
     /// that dtype; for u8 it is an i32.
     pub fn converted(self, dtype: DType) -> Self {
         let computed = self.cast(dtype.computed());
         if dtype.is_for_memory() { computed.cast(dtype).cast(computed.dtype()) } else { computed }
     }
 
-    /// Converts two or four 16-bit floats to f32.
+    /// Converts two or four 16-bit floats to f32, and returns any other value unchanged.
     pub fn to_vector(self) -> Self {
         match self.ty() {
             ValueType::Half2(_) => self.k.expr(Expr::Cast(self.id), ValueType::Vector(2)),
@@ -595,7 +597,7 @@ impl<'k> Value<'k> {
         [0, 1].map(|part| self.k.expr(Expr::FourOf(self.id, part), ValueType::Half4(half)))
     }
 
-    /// Returns an operand of matrix instructions, made of these four 16-bit floats and another four:
+    /// Returns an operand of matrix instructions, made of these four 16-bit floats and another four, see
     /// [`Expr::MatrixOf`].
     pub fn matrix_of(self, other: Self, which: MatrixUse) -> Self {
         let ValueType::Half4(half) = self.ty() else {
@@ -623,12 +625,12 @@ impl<'k> Value<'k> {
         self.k.expr(Expr::Select(self.id, yes.id, no.id), yes.ty())
     }
 
-    /// Converts the number to another dtype.
+    /// Converts this number to another dtype.
     pub fn cast(self, dtype: DType) -> Self {
         if dtype == self.dtype() { self } else { self.k.expr(Expr::Cast(self.id), dtype) }
     }
 
-    /// Reinterprets the bits as another dtype.
+    /// Reinterprets this number's bits as another dtype.
     pub fn bitcast(self, dtype: DType) -> Self {
         if dtype == self.dtype() { self } else { self.k.expr(Expr::Bitcast(self.id), dtype) }
     }

@@ -1,9 +1,9 @@
 //! Kernels of user-defined ops, in the kernel language.
 //!
 //! In: a function that writes the kernels of an op ([`gpu_lowering`]), and a launch of it. Out: verified
-//! kernels, and the number of bytes of scratch memory that they share. Invariant: whatever the function
-//! writes, the kernels access only the operands, results and scratch memory of the op. A load beyond the end
-//! returns the last element; a store beyond the end has no effect.
+//! kernels, and the number of bytes of scratch memory that they share. Invariant: regardless of the function,
+//! the kernels access only the operands, results and scratch memory of the op. A load beyond the end returns
+//! the last element; a store beyond the end has no effect.
 
 use super::builder::{Builder, Value, Variable};
 use super::ir::{Kernel, Role, Space, ValueType};
@@ -27,8 +27,8 @@ const MOST_PRIVATE: u32 = 16 << 10;
 type Write = Box<dyn Fn(&CustomLaunch<'_>) + Send + Sync>;
 
 /// Creates the return value of [`CustomOp::gpu`]. `write` is called for each launch of the op and appends
-/// kernels to it, which run one after the other on every kind of GPU. Together they must write every element
-/// of the op's results.
+/// kernels to it, which run in sequence, on every kind of GPU. Together they must write every element of the
+/// op's results.
 ///
 /// ```
 /// use gradloom_codegen::simt::custom::gpu_lowering;
@@ -188,7 +188,7 @@ impl<'a> CustomBuffer<'a> {
 }
 
 impl CustomArray<'_> {
-    /// Checks that the array belongs to the kernel, which its lifetime ensures.
+    /// Checks that the array belongs to the kernel, as its lifetime ensures.
     fn check(self, k: &Builder) {
         assert!(std::ptr::eq(self.k, k), "an array of another kernel; please report this");
     }

@@ -47,8 +47,8 @@ impl ValueType {
     }
 }
 
-/// Positions of an invocation's elements in a matrix sum, on devices that specify them: NVIDIA's PTX ISA,
-/// "Matrix fragments for mma.m16n8k16".
+/// Positions of an invocation's elements in a matrix sum, on devices that specify them (NVIDIA's PTX ISA,
+/// "Matrix fragments for mma.m16n8k16").
 #[derive(Clone, Copy, Debug)]
 pub struct FragmentPlace;
 
@@ -111,7 +111,7 @@ pub enum Expr {
     Select(ExprId, ExprId, ExprId),
     /// `a * b + c`, rounded once if the device has such an instruction.
     MulAdd([ExprId; 3]),
-    /// Larger of two f32, as the device computes it; if one of them is NaN, either.
+    /// Larger of two f32, as the device computes it; either of them if one is NaN.
     NativeMax(ExprId, ExprId),
     /// Natural logarithm, as the device computes it.
     NativeLog(ExprId),
@@ -144,7 +144,7 @@ pub enum Expr {
     /// Matrix loaded from a workgroup's array of vectors of four f32 or 16-bit elements. All invocations of a
     /// subgroup evaluate the expression together, as they do all other matrix expressions.
     MatrixLoad {
-        /// The array.
+        /// Number of the array.
         array: u32,
         /// Index of the matrix's first item in the array.
         index: ExprId,
@@ -155,8 +155,8 @@ pub enum Expr {
     },
     /// Operand of 16-bit floats, made of elements that the invocations of the subgroup hold. Invocation `i`
     /// supplies four consecutive terms, from `i % 4 * 4` on, of two rows of a left operand or two columns of
-    /// a right one: `i / 4` and `i / 4 + 8`. Hardware numbers the terms differently, but alike in both
-    /// operands of a product, so the sum contains the same terms.
+    /// a right one: `i / 4` and `i / 4 + 8`. Hardware numbers the terms differently, but in the same order in
+    /// both operands of a product, so the sum contains the same terms.
     MatrixOf([ExprId; 2]),
     /// Operand of f32 minus its rounding to TF32.
     MatrixResidual(ExprId),
@@ -255,17 +255,17 @@ pub enum Stmt {
     Var(u32, ExprId),
     /// Assigns a value to a variable.
     Assign(u32, ExprId),
-    /// Writes an element of a buffer: number, index, value.
+    /// Writes an element of a buffer, given the buffer's number, the index, and the value.
     Store(u32, ExprId, ExprId),
-    /// Writes an element of an array: number, index, value.
+    /// Writes an element of an array, given the array's number, the index, and the value.
     SetElement(u32, ExprId, ExprId),
     /// Conditional block.
     If(ExprId, Block),
     /// Loop over a block. Its counter starts at the first expression, increases by the third, and stays below
     /// the second.
     For(u32, [ExprId; 3], Block),
-    /// Writes a matrix sum row by row into a workgroup's array of f32: number, index of the first element,
-    /// number of elements between consecutive rows, value.
+    /// Writes a matrix sum row by row into a workgroup's array of f32, given the array's number, the index of
+    /// the first element, the number of elements between consecutive rows, and the value.
     StoreMatrix(u32, ExprId, u32, ExprId),
     /// Barrier: all invocations of the workgroup arrive before any of them continues, and then see what the
     /// others have written to shared memory.
@@ -275,7 +275,7 @@ pub enum Stmt {
     Report(Fault, ExprId),
 }
 
-/// Reason for which a step fails.
+/// Reason why a step fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// Index, an i32, outside of `0..extent`.
@@ -314,7 +314,7 @@ pub enum Role {
 pub struct Buffer {
     /// Role of the buffer in the launch.
     pub role: Role,
-    /// Type of its items: single elements, or vectors of them.
+    /// Type of the buffer's items, which are single elements or vectors of elements.
     pub ty: ValueType,
 }
 
@@ -339,7 +339,7 @@ pub enum Space {
 pub struct Array {
     /// Scope of the array.
     pub space: Space,
-    /// Type of its elements.
+    /// Type of the elements.
     pub ty: ValueType,
     /// Number of elements.
     pub elements: u32,
@@ -360,8 +360,8 @@ pub struct Kernel {
     pub table: Vec<u32>,
     /// Arrays of workgroups and of invocations.
     pub arrays: Vec<Array>,
-    /// Number of invocations per subgroup, if the kernel depends on it; they are then numbered consecutively,
-    /// subgroup by subgroup.
+    /// Number of invocations per subgroup, if the kernel depends on it. Invocations are then numbered
+    /// consecutively, subgroup by subgroup.
     pub subgroup: Option<u32>,
     /// Expressions with their types. Operands precede the expressions that use them.
     pub exprs: Vec<(Expr, ValueType)>,

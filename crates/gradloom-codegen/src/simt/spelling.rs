@@ -1,10 +1,10 @@
 //! Spelling of elementwise functions in all dialects.
 //!
 //! In: an op and the dtype of its operands. Out: an expression of WGSL and one of CUDA C, with the
-//! placeholders `{a}` and `{b}` for the operands. Invariant: its value for NaN, infinities and overflow is
-//! the one documented at the op. If the dialect does not guarantee that, the expression calls a helper
-//! function, which the dialect's `functions.rs` defines under that name and which is added to the kernel's
-//! text. An operand occurs only once, because it may itself be a long expression.
+//! placeholders `{a}` and `{b}` for the operands. Invariant: the expression's value for NaN, infinities and
+//! overflow is the one that the op's documentation specifies. If the dialect does not guarantee that, the
+//! expression calls a helper function, which the dialect's `functions.rs` defines under that name and which
+//! is added to the kernel's text. An operand occurs only once, because it may itself be a long expression.
 
 use gradloom_core::ir::DType::{self, Bool, F32, U32};
 use gradloom_core::ir::{BinaryOp, UnaryOp};

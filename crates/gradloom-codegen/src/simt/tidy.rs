@@ -88,7 +88,8 @@ fn read_at_use(block: &Block, exprs: &[&Expr], single: &[bool], named: &mut [boo
             Stmt::Let(id) => {
                 exprs[id.index()].operands().for_each(|id| found(id, exprs, named, &mut pending))
             }
-            // The bounds of a loop are evaluated in each iteration.
+            // The bounds of a loop are evaluated in each iteration, so reads of variables in them keep their
+            // names.
             Stmt::For(..) => {}
             _ => statement.operands().into_iter().for_each(|id| found(id, exprs, named, &mut pending)),
         }

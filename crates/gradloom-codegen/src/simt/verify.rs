@@ -13,7 +13,7 @@ use gradloom_core::ir::DType;
 /// Verifies a kernel.
 ///
 /// # Errors
-/// Returns a description of the first mistake.
+/// Returns an error that describes the first mistake.
 pub fn verify(kernel: &Kernel) -> Result<(), String> {
     for (i, (expr, ty)) in kernel.exprs.iter().enumerate() {
         if expr.operands().any(|operand| operand.index() >= i) {

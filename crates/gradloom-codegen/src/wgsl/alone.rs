@@ -17,8 +17,8 @@ use gradloom_core::plan::{ALIGNMENT, Region};
 pub struct Alone {
     /// Shaders of the kernel.
     pub shaders: Shaders,
-    /// Bindings with the words that they must contain. All others, and the scratch memory, may contain any
-    /// f32 numbers.
+    /// Indices of bindings, with the words that these must contain. All other bindings, and the scratch
+    /// memory, may contain any f32 numbers.
     pub words: Vec<(usize, Vec<u32>)>,
     /// Results of the kernel, all f32: bindings, and ranges of the scratch memory.
     pub results: Vec<Bound>,

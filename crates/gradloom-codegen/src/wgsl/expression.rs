@@ -58,7 +58,7 @@ impl ShaderBuilder<'_> {
             _ => (a.to_string(), b.to_string()),
         };
         match op {
-            // This form is true for NaN, however a compiler translates `!=`.
+            // This form is true for NaN, regardless of how a compiler translates `!=`.
             CompareOp::Ne => format!("(!({a} == {b}))"),
             CompareOp::Eq => format!("({a} == {b})"),
             CompareOp::Lt => format!("({a} < {b})"),

@@ -73,9 +73,9 @@ pub struct Operand {
     pub binding: usize,
     /// Offset of the buffer's first byte in the binding.
     pub base: u64,
-    /// Dtype of its elements.
+    /// Dtype of the elements.
     pub dtype: DType,
-    /// Layout of its elements in the buffer.
+    /// Layout of the elements in the buffer.
     pub layout: Layout,
 }
 

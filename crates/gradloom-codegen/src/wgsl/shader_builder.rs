@@ -355,7 +355,7 @@ impl Operands {
 }
 
 impl Element {
-    /// Returns the WGSL type.
+    /// Returns the WGSL name of the type.
     fn type_name(self) -> &'static str {
         match self {
             Element::Plain(DType::F16) => "f16",
@@ -426,7 +426,7 @@ fn declare(text: &mut String, binding: usize, access: &str, name: &str, ty: &str
     writeln!(text, "@group(0) @binding({binding}) var<storage, {access}> {name}: {ty};").expect(TEXT);
 }
 
-/// Returns an index relative to the start of the binding.
+/// Converts an index in a buffer that starts at item `base` of the binding to an index in the binding.
 fn based(index: &str, base: u64) -> String {
     match base {
         0 => index.to_string(),

@@ -52,7 +52,7 @@ fn positions_of_extremes() {
             ));
         }
     }
-    // The operand is a permuted view.
+    // Use a permuted view as the operand.
     labels(
         "%0: f32[3, 200] = input \"x\"\n%1: f32[200, 3] = permute %0 {perm=[1, 0]}\n\
          %2: i32[3] = argmax %1 {axis=0}\noutput \"y\" %2",

@@ -15,7 +15,7 @@ pub(super) struct Nodes<'k, 'b> {
     k: &'k Builder,
     body: &'b Body,
     operands: Operands<'k, 'b>,
-    /// Values of the nodes at each of the invocation's positions. Those of levels other than `Element` are
+    /// Values of the nodes at each of the invocation's positions. Values of levels other than `Element` are
     /// stored at the first position.
     values: Vec<Vec<Option<Value<'k>>>>,
     /// Index of the invocation's current position.
@@ -32,7 +32,7 @@ pub(super) struct Nodes<'k, 'b> {
 /// Locations of a body's operands and results.
 #[derive(Clone)]
 pub(super) enum Operands<'k, 'b> {
-    /// As described by their layouts.
+    /// Elements at the indices that the layouts of the views determine.
     Views(&'b Views<'b>),
     /// Contiguous elements from these start indices on. Those of the operands precede those of the results. A
     /// uniform operand has a single element.

@@ -86,7 +86,8 @@ impl Table {
         }
         let table = k.table(numbers.clone());
         let (part, beyond) = (k.var(k.u32(0)), k.var(k.u32(narrow(*parts))));
-        // Once a single part is left, further iterations have no effect.
+        // These iterations suffice for any part; once a single part is left, further iterations have no
+        // effect.
         let turns = parts.next_power_of_two().ilog2();
         k.count(k.u32(0), k.u32(turns), k.u32(1), |_| {
             let (first, last) = (part.get(), beyond.get());

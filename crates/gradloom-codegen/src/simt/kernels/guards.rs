@@ -101,7 +101,7 @@ fn check<'k>(status: &Status<'k>, window: &Window<'_>, start: Value<'k>) {
 }
 
 /// Counts a step with a verdict. If it failed, stores a record of it as the last failure, and also among the
-/// first failures that the host has not acknowledged, if there is room.
+/// first failures that the host has not acknowledged, unless four of them already have a record.
 fn record(status: &Status<'_>) {
     let k = status.k;
     let step = status.increment(STEPS);

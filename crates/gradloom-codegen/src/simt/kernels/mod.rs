@@ -41,9 +41,9 @@ pub(crate) const WORKGROUP: u32 = 256;
 /// Operand or result of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
-    /// Dtype of its elements.
+    /// Dtype of the elements.
     pub dtype: DType,
-    /// Layout of its elements in the buffer.
+    /// Layout of the elements in the buffer.
     pub layout: &'a Layout,
     /// True if four adjacent elements, from a multiple of four on, can be accessed as a vector.
     pub has_vectors: bool,
@@ -125,7 +125,7 @@ pub fn kernels(
         },
         OpKind::Dot(axes) => return product_of(views, schedule, axes, None, label),
         OpKind::Gather { batch } => gather::gather(views, *batch),
-        // Implemented in [`super::custom`].
+        // User-defined ops are implemented in [`super::custom`].
         OpKind::Custom(_) => return None,
         // Fusion converts these ops to loops.
         OpKind::Unary(_)
@@ -189,7 +189,7 @@ pub fn together(views: &Views<'_>, parts: &[&Part], table: &Table, schedule: &Gr
 }
 
 impl Views<'_> {
-    /// Returns the condition under which results are written, if there is one.
+    /// Returns the condition under which results are written; `None` if they are always written.
     fn gate<'k>(&self, k: &'k Builder) -> Option<Value<'k>> {
         self.gated.then(|| k.committed())
     }

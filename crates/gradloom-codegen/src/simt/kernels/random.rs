@@ -27,7 +27,7 @@ pub(super) fn random_bits(views: &Views<'_>, site: u32) -> Vec<Kernel> {
         }
         for (word, value) in (0u32..).zip(c).take(elements.min(4)) {
             let store = || views.store(k, position * 4 + word, value);
-            // Only the last counter value may have surplus words.
+            // Only the last counter value may have surplus words, which are not stored.
             if word as usize > (elements - 1) % 4 {
                 k.when(position.below(narrow(counters - 1)), store);
             } else {

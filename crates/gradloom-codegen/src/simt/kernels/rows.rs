@@ -171,7 +171,7 @@ impl<'k, 'b> Rows<'k, 'b> {
         self.store_partials(&sums);
     }
 
-    /// Runs up to `count` iterations from `first` on, and adds their sums hierarchically.
+    /// Appends a loop over up to `count` iterations from `first` on, whose sums are added hierarchically.
     fn turns_in_parts(&mut self, sums: &ColumnSums<'k>, first: Value<'k>, count: usize) {
         let k = self.k;
         let end = (first + narrow(count)).min(k.u32(narrow(self.schedule.steps)));
@@ -194,7 +194,7 @@ impl<'k, 'b> Rows<'k, 'b> {
         columns_of(self.body).iter().any(Column::is_float_sum)
     }
 
-    /// Returns a bool that is true in a single invocation of the grid, which handles uniform nodes.
+    /// Returns a bool that is true in a single invocation of the grid, which computes uniform nodes.
     fn is_first(&self) -> Value<'k> {
         let zero = self.k.u32(0);
         self.k.group().equals(zero) & self.k.local().equals(zero)
@@ -469,8 +469,8 @@ impl<'k, 'b> Rows<'k, 'b> {
         }
     }
 
-    /// Stores the workgroup's sum of each column, over its slots in order: to the scratch memory if a second
-    /// kernel combines them.
+    /// Stores the workgroup's sum of each column, added over its slots in order. The destination is the
+    /// result, or the scratch memory if a second kernel combines the sums.
     fn store_partials(&mut self, sums: &ColumnSums<'k>) {
         let (k, schedule, columns) = (self.k, self.schedule, narrow(self.body.columns));
         let (lanes, slots) = (narrow(schedule.lanes), narrow(schedule.slots));
@@ -517,8 +517,9 @@ impl<'k, 'b> Rows<'k, 'b> {
                 }
                 continue;
             }
-            // A lane has many positions. Either there is one slot, and therefore no barrier, or there is one
-            // lane, and all slots run the same number of iterations.
+            // A lane has many positions. All invocations reach the barriers in the loop: either there is one
+            // slot, and therefore no barrier, or there is one lane, and all slots run the same number of
+            // iterations.
             k.count(lane, k.u32(columns), k.u32(lanes), |at| store(at, Which::Turn(at / lanes), None));
         }
     }

@@ -207,7 +207,7 @@ impl<'b> Scatter<'b> {
         let number = start + update.min(here - 1);
         let index = self.index(k, number);
         let row = index.clamped(self.rows);
-        // Number of updates with a smaller row, with the same row, and with the same row and an earlier
+        // Numbers of updates with a smaller row, with the same row, and with the same row and an earlier
         // position.
         let counts = [(); 3].map(|()| k.var(k.u32(0)));
         k.count(start + lane, start + here, k.u32(lanes), |other| {

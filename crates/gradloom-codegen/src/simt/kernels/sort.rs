@@ -73,7 +73,7 @@ impl Sort<'_> {
         key::in_order(k, self.load(k, row, index), self.descending)
     }
 
-    /// Stores the element with this index, and the index, as result `number` of a row.
+    /// Stores the element at an index, and the index itself, as element `number` of a row of the results.
     fn store<'k>(&self, k: &'k Builder, row: Value<'k>, number: Value<'k>, index: Value<'k>) {
         let position = row * narrow(self.schedule.count) + number;
         self.views.store(k, position, self.load(k, row, index));

@@ -22,7 +22,7 @@ pub(super) struct RowBlock<'k> {
 pub(super) struct Window<'k> {
     /// Index of the first row.
     pub(super) first: Value<'k>,
-    /// Index from which on rows are filled with zeros.
+    /// Index of the first row that is filled with zeros.
     pub(super) end: Value<'k>,
     /// Number of rows of the operand.
     pub(super) count: usize,

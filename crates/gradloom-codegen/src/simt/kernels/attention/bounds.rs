@@ -102,7 +102,7 @@ impl<'k> Bounds<'k> {
         }
     }
 
-    /// Returns the first query to which a key is visible; the number of queries if there is none.
+    /// Returns the first query to which a key is visible; the number of queries if it is visible to none.
     pub(super) fn first_query(&self, key: Value<'k>) -> Value<'k> {
         let (k, queries) = (self.k, self.k.u32(self.queries));
         let first = match self.offset {

@@ -14,11 +14,11 @@ use gradloom_core::kernel::AttentionTile;
 
 /// State of the online softmax of a thread's rows.
 struct Softmax<'k> {
-    /// Maximum score so far.
+    /// Maximum score so far of each row.
     maximum: Vec<Variable<'k>>,
-    /// The thread's partial sum of exponentials.
+    /// Thread's partial sum of the exponentials of each row.
     sum: Vec<Variable<'k>>,
-    /// Output before the division by that sum.
+    /// Output before the division by the sum of exponentials.
     output: Each<Variable<'k>>,
 }
 

@@ -151,7 +151,7 @@ impl<'k> Place<'k> {
         self.choice.threads()
     }
 
-    /// Returns the value of the lane whose number differs in `bits`.
+    /// Returns `value` in the lane whose number differs in exactly the bits that are set in `bits`.
     pub(super) fn other(&self, value: Value<'k>, bits: u32) -> Value<'k> {
         value.shuffle_xor(bits, narrow(self.choice.subgroup))
     }

@@ -146,7 +146,8 @@ impl<'k, 'b> Attention<'k, 'b> {
         Rows::new(self.k, Role::Result(write), &self.views.writes[write])
     }
 
-    /// Returns the scratch memory, with the dot product of each query's output and its cotangent.
+    /// Returns the scratch memory with the means, which are the dot products of the queries' outputs and
+    /// their cotangents.
     fn means(&self) -> u32 {
         self.k.buffer(Role::Workspace { start: 0, bytes: self.problem.means_bytes() }, DType::F32)
     }

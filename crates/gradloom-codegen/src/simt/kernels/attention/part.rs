@@ -35,8 +35,8 @@ impl<'k> AttentionPart<'k> {
         Self { k, columns, is_here, sums }
     }
 
-    /// Multiplies the sums of each row by its factor in `keep`, if present, and adds the row of an operand
-    /// whose first element is at `start`, multiplied by the row's factor.
+    /// Multiplies the sums of each row by the row's factor in `keep`, if present, and adds the row of an
+    /// operand whose first element is at `start`, multiplied by the row's factor.
     pub(super) fn add(
         &self,
         keep: Option<&[Value<'k>]>,

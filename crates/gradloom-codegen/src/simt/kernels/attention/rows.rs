@@ -16,7 +16,7 @@ pub(super) struct Rows<'k, 'b> {
     k: &'k Builder,
     buffer: u32,
     layout: &'b Layout,
-    /// The buffer as vectors of four elements, if its rows consist of whole vectors.
+    /// Number of the buffer whose items are vectors of four elements, if rows consist of whole vectors.
     fours: Option<u32>,
 }
 

@@ -108,8 +108,8 @@ impl<'k> Thread<'k> {
         self.each(|i, j| sums[i][j].get())
     }
 
-    /// Creates sums for [`Thread::accumulate`]: for each of the thread's rows, its vectors of a row of the
-    /// block.
+    /// Creates sums for [`Thread::accumulate`]: one for each of the thread's rows and each of the thread's
+    /// vectors in a row of the block.
     pub(super) fn sums(&self, block: &RowBlock<'k>) -> Each<Variable<'k>> {
         let vectors = block.vectors().div_ceil(self.tile.column_threads);
         let zero = || self.k.var(self.k.f32(0.0).splat());

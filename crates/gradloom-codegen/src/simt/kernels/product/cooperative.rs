@@ -21,7 +21,7 @@ const RESULTS: u32 = 16 * CooperativeTile::RESULT_PITCH;
 /// do not move an epilogue's loads before a store that may alias them.
 const AT_ONCE: u32 = 4;
 
-/// Side of the product, and the start of the subgroup's part of its tile.
+/// Operand of the product, and the start of the subgroup's part of its tile.
 struct Half<'k> {
     which: MatrixUse,
     along: Along,

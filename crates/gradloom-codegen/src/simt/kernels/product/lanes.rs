@@ -15,10 +15,10 @@ use crate::simt::{Builder, Kernel, Value, ValueType};
 use gradloom_core::ir::ReduceOp;
 use gradloom_core::kernel::Tile;
 
-/// Number of invocations that exchange values.
+/// Number of invocations of a subgroup.
 const SUBGROUP: u32 = 32;
 /// Candidate numbers of terms, or groups of four terms, that a thread loads before it multiplies them. The
-/// first one that divides its number of terms is used.
+/// first candidate that divides the thread's number of terms, or of groups, is used.
 const AHEAD: [u32; 6] = [8, 6, 4, 3, 2, 1];
 
 impl Product<'_> {
@@ -145,7 +145,7 @@ impl Product<'_> {
                 }
             }
         });
-        // Each result is stored by a different lane.
+        // Move each sum to a different lane, which stores the result.
         let mut own_sum = k.f32(0.0);
         for (number, sum) in (0..).zip(sums.iter().flatten()) {
             let total = sum.get().across_subgroup(ReduceOp::Sum, SUBGROUP as usize, SUBGROUP);

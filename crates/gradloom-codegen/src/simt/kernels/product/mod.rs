@@ -92,8 +92,8 @@ impl Product<'_> {
         [first, (first + length).min(k.u32(all))]
     }
 
-    /// Returns the number of adjacent results that are stored together: four split-K partial sums if rows are
-    /// a multiple of four long, else one.
+    /// Returns the number of adjacent results that are stored together: four split-K partial sums if the
+    /// number of columns is a multiple of four, else one result.
     fn lanes(&self) -> u32 {
         if self.parts() > 1 && self.problem.n.is_multiple_of(4) { 4 } else { 1 }
     }

@@ -31,7 +31,7 @@ struct Reader<'k> {
 
 /// Source of elements.
 enum From<'k> {
-    /// The buffer, with the start index of each row, or of each strip that is loaded as a vector.
+    /// Buffer, with the start index of each row, or of each strip that is loaded as a vector.
     Registers(Vec<Value<'k>>),
     /// Shared memory.
     Tile(Staged<'k>),

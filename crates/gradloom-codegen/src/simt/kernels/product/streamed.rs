@@ -62,7 +62,7 @@ impl Product<'_> {
         // Peel the first iteration if the matrix is available early, so that its terms are loaded before
         // those of the rows.
         k.count_apart(self.views.reads[1].is_early, [0, each, ahead].map(|n| k.u32(n)), |turn| {
-            // The terms of two steps are adjacent, so loads form runs of 64 bytes.
+            // Make the terms of two steps adjacent, so that loads form runs of 64 bytes.
             let together = if ahead.is_multiple_of(2) { 2 } else { 1 };
             let first = (subgroup * each + turn) * 16 + lane.term * together;
             let term = |step: u32| first + (step / together * 16 * together + step % together * 4);
