@@ -23,8 +23,8 @@ const STATUS: usize = 4;
 /// Index of the step counter and the copied header among these memories.
 const EXCHANGE: usize = 5;
 
-/// Number of launches for which freed bytes are not reused ([`Plan::side_by_side`]). For GPT-2, two suffice
-/// for as many parallel branches as without any reuse, and increase memory by 1%.
+/// Number of launches for which freed bytes are not reused ([`Plan::side_by_side`]). For GPT-2, a distance of
+/// two permits as many parallel branches as no reuse at all, and increases memory by 1%.
 pub const REUSE_DISTANCE: usize = 2;
 
 /// Maximum number of blocks of a kernel that starts early although it has nothing to load. On an H100, the

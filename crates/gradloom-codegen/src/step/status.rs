@@ -12,9 +12,9 @@
 
 use gradloom_core::collections::sort_by_key;
 
-/// Number of words that belong to one step.
+/// Number of status words that belong to one step.
 pub const STEP_WORDS: usize = 8;
-/// Number of all words.
+/// Total number of status words.
 pub const STATUS_WORDS: usize = RECORDS + (FIRST_RECORDS + 1) * RECORD_WORDS;
 /// Index of the word in which the host stores the number of failures that it has acknowledged. Their records
 /// may be overwritten.

@@ -20,7 +20,7 @@ fn a_table_is_one_launch_when_loaded_and_none_in_the_step() {
     assert_eq!((plan.hoisted.len(), plan.launches.len()), (1, 1));
     let table = buffer(&plan, 5);
     assert_eq!((table.role, table.region, table.bytes), (Role::Hoisted, Region::Constants, 8 * 16 * 4));
-    // Both axes, 8 and 16 numbers, and the table. The sum overwrites the input.
+    // The constants are both axes, of 8 and 16 numbers, and the table. The sum overwrites the input.
     assert_eq!(plan.totals.constants, 2 * ALIGNMENT + 512);
     assert_eq!(plan.totals.step, 4 * 8 * 16 * 4);
     let report = plan.report(&graph(TABLE));

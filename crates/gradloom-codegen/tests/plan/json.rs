@@ -2,7 +2,7 @@
 
 use crate::{graph, plan_of};
 
-/// A window of a frozen parameter, a hoisted table, an update, an output and a guard.
+/// Graph with a window of a frozen parameter, a hoisted table, an update, an output and a guard.
 const STEP: &str = "%0: f32[4, 6] = param \"table\"\n%1: f32[2, 3] = state \"s\" {init=0.0}\n%2: f32[2, 3] = input \"x\"\n\
     %3: f32[2, 3] = slice %0 {start=[1, 0], limit=[4, 6], step=[2, 2]}\n%4: f32[2, 3] = iota {axis=1}\n\
     %5: f32[2, 3] = sin %4\n%6: f32[2, 3] = mul %3, %5\n%7: f32[2, 3] = sub %1, %2\n%8: f32[] = sum %6 {axes=[0, 1]}\n\

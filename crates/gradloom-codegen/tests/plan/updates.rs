@@ -106,7 +106,7 @@ fn two_states_that_need_each_other_cannot_both_be_in_place() {
 
 #[test]
 fn a_state_that_is_needed_together_with_its_next_value_is_copied_in_the_end() {
-    // %2 could be computed in place, but %3 still needs the old %0.
+    // %2 could be computed in place, but %3 still needs the old %0, so %2 is copied at the end.
     let plan = planned(
         "%0: f32[3] = state \"a\" {init=0.0}\n%1: f32[3] = state \"b\" {init=0.0}\n\
          %2: f32[3] = exp %0\n%3: f32[3] = add %2, %0\nupdate %0 <- %2\nupdate %1 <- %3",

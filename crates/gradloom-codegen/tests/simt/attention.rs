@@ -287,7 +287,8 @@ fn matrices_of_every_mask_in(half: DType) {
     agree_by(&ways, [1, 2, 1, 70, 100, 16, 32], "", [0, 0]);
     agree_by(&ways, [1, 1, 1, 130, 130, 32, 16], ", causal", [0, 0]);
     agree_by(&ways, [2, 1, 1, 20, 70, 16, 16], ", causal, query_offset, key_length", [40, 63]);
-    // The greatest score is not the greatest product, or all scores are equal.
+    // With a negative scale, the greatest score is not the greatest product; with a scale of zero, all scores
+    // are equal.
     for scale in ["scale=-0.5, causal", "scale=0.0, causal"] {
         agree_by(&ways, [1, 1, 1, 70, 70, 16, 16], scale, [0, 0]);
     }
@@ -428,7 +429,7 @@ fn a_step_that_fails_writes_nothing() {
     let value = |id: ValueId| values.get(id).expect("it was evaluated").clone();
     for how in every_way() {
         // In schedules without shared memory, the first kernel of the gradient stores no means if the step
-        // has failed.
+        // has failed, so the second kernel is omitted.
         let forward = made(&graph, false, how, false, true);
         let mut gradient = made(&graph, true, how, false, true);
         if matches!(how.0, Choice::Own { .. }) {
@@ -447,7 +448,7 @@ fn shared_bytes(kernel: &simt::Kernel) -> usize {
         ValueType::Vector(elements) => (elements * array.elements) as usize,
         _ => array.elements as usize,
     };
-    // Vectors are aligned to 16 bytes.
+    // Round up, because vectors are aligned to 16 bytes.
     let bytes = |array: &Array| (4 * words(array)).next_multiple_of(16);
     kernel.arrays.iter().filter(|array| array.space == Space::Workgroup).map(bytes).sum()
 }

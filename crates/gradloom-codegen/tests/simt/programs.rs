@@ -178,7 +178,8 @@ impl Memory<'_> {
     fn together(&mut self, launch: &Launch, parts: &[&Part]) {
         *self.kinds.entry("together").or_default() += 1;
         let (reads, writes) = (parts[0].reads.len(), parts[0].writes.len());
-        // Concatenated memory of each operand of all parts, and the start of each part's in it.
+        // For each operand and result, concatenate the memory of all parts, and collect each part's start
+        // index in it.
         let mut memory: Vec<Vec<u32>> = vec![Vec::new(); reads];
         let mut results: Vec<Vec<ValueId>> = vec![Vec::new(); writes];
         let mut ends = vec![0; writes];
@@ -373,7 +374,7 @@ fn products_in_tf32_are_off_by_what_it_rounds() {
             assert!(range.contains(&off), "{precision:?}: output {name} is off by {off:.1e}");
         }
     }
-    // A library rounds to TF32 internally.
+    // A library rounds to TF32 internally, which the simulation omits, so the error is small.
     let choices = Choices::by_rule(Precision::Tf32);
     let limits = Limits { library: Some(1), ..limits };
     let lowered = wgsl::lower(&graph, &limits, &choices).unwrap();

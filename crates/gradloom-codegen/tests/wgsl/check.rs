@@ -42,7 +42,8 @@ fn check_with_naga(dispatch: &Dispatch, limits: &Limits) -> Result<(), String> {
         .map_err(|error| error.emit_to_string(&dispatch.source))?;
     check_limits(&module, dispatch, limits)?;
     check_bindings(&module, &dispatch.bindings)?;
-    // naga's MSL and HLSL backends do not support cooperative matrices.
+    // Shaders with cooperative matrices are converted to SPIR-V only, because naga's MSL and HLSL backends do
+    // not support them.
     print(&module, &info, limits.cooperative)
 }
 

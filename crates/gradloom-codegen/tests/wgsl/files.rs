@@ -24,8 +24,8 @@ struct Case {
     note: &'static str,
     /// Text of the graph.
     lines: String,
-    /// Precision of its products. WGSL with f16 is generated for a large GPU, with f32 for the limits that
-    /// WebGPU guarantees.
+    /// Precision of the graph's products. WGSL with f16 is generated for a large GPU, with f32 for the limits
+    /// that WebGPU guarantees.
     precision: Precision,
 }
 

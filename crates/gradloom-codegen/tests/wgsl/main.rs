@@ -25,7 +25,7 @@ fn graph(lines: &str) -> Graph {
     graph
 }
 
-/// Returns the choices for an adapter: products in f16 if it has matrix instructions for it.
+/// Returns the choices for an adapter: products in f16 if it has matrix instructions for f16.
 fn choices(limits: &Limits) -> Choices {
     Choices::by_rule(if limits.cooperative { Precision::F16 } else { Precision::F32 })
 }

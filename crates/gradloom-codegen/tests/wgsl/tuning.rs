@@ -82,7 +82,7 @@ fn the_rules_choice_is_the_first_candidate() {
         &limits()[3],
     );
     assert!(large.len() >= 9 && large.contains(&attention::Choice::Own { rows: 1 }), "{large:?}");
-    // Drivers that run on a CPU have several rows per invocation.
+    // For drivers that run on a CPU, candidates have several rows per invocation.
     let own = attention::candidates(Kernel::Keys, &problem([1, 2, 2, 64, 64, 32, 32]), false, &limits()[1]);
     assert_eq!(own, [4, 1, 2].map(|rows| attention::Choice::Own { rows }));
 }
@@ -118,10 +118,10 @@ fn what_cannot_run_alone_is_the_rules() {
         let graph = graph(&text([1, 2, 2, 33, 70, 24, 40], ", causal, query_offset, key_length", gradient));
         attention_of(&graph, &adapters()[0])
     };
-    // A gradient with all operands would need too many bindings.
+    // The gradient is not among the problems, because with all operands it would need too many bindings.
     assert_eq!(cached(true), cached(false));
     let [problem @ Problem::Attention(Kernel::Forward, _)] = &cached(false)[..] else { panic!("forward") };
-    // The queries are at the last of all positions.
+    // The queries are at the last positions of the keys.
     let alone = alone(problem, &candidates(problem, Precision::F32, &adapters()[0])[0], &adapters()[0]);
     assert_eq!(alone.words, [(3, vec![70 - 33]), (4, vec![70])]);
     let lines = "%0: f32[2, 4, 3, 16] = input \"q\"\n%1: f32[9, 2, 8, 16] = input \"k\"\n\

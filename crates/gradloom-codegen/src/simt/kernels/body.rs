@@ -23,7 +23,7 @@ pub(super) struct Nodes<'k, 'b> {
     /// First position of the current group of four adjacent ones, if positions are processed in groups of
     /// four.
     four: Option<Position<'k>>,
-    /// Vectors loaded for groups of four positions: group, operand, vector.
+    /// Vectors loaded for groups of four positions, each after the indices of its group and its operand.
     fours: Vec<(usize, usize, Value<'k>)>,
     /// Element of the product, if the body is an epilogue.
     product: Option<Value<'k>>,

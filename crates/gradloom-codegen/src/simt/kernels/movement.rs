@@ -61,7 +61,7 @@ pub(super) fn concat(views: &Views<'_>, axis: usize) -> Vec<Kernel> {
     parts.chunks(JOINED).map(joined).collect()
 }
 
-/// Returns the kernels that insert `value` around and between the operand's elements.
+/// Returns the kernel that copies the operand's elements to the result, with `value` around and between them.
 pub(super) fn pad(views: &Views<'_>, low: &[usize], interior: &[usize], value: Number) -> Vec<Kernel> {
     let (read, write) = (&views.reads[0], &views.writes[0]);
     each("pad", views, views.elements(), |k, position| {

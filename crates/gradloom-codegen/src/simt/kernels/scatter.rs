@@ -24,7 +24,7 @@ use gradloom_core::kernel::{Layout, ScatterSchedule};
 const OPERANDS: usize = 4;
 
 /// Returns the kernel of several scatters of distinct rows with equal shapes and `batch` leading batch axes.
-/// `views` are those of the first; the table contains the start indices of each one's operands.
+/// `views` are those of the first scatter; the table contains the start indices of each scatter's operands.
 pub(super) fn scatters(views: &Views<'_>, batch: usize, table: &Table) -> Vec<Kernel> {
     let layout = |view: &View<'_>| Layout { offset: 0, ..view.layout.clone() };
     let layouts: Vec<Layout> = views.reads.iter().chain(&views.writes).map(layout).collect();

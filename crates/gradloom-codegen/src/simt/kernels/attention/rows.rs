@@ -32,7 +32,7 @@ impl<'k, 'b> Rows<'k, 'b> {
         self.layout.shape[3]
     }
 
-    /// Returns the index of a row's first element or, without columns, of its number.
+    /// Returns the index of a row's first element or, if rows have no columns, of the row's number.
     pub(super) fn start(&self, [sequence, head]: Head<'k>, row: Value<'k>) -> Value<'k> {
         index_of(self.k, self.layout, &[sequence, head, row])
     }

@@ -2,7 +2,7 @@
 //!
 //! Tiles are staged in shared memory as vectors of four floats (NVIDIA's compiler does not load matrices from
 //! arrays of integers). Matrices are loaded from them by rows or by columns, so operands of any layout are
-//! read without transposition. Results pass through shared memory too, 16 x 16 at a time, because the
+//! read without transposition. Results also pass through shared memory, 16 x 16 at a time, because the
 //! assignment of matrix elements to invocations is unspecified.
 
 use super::grid::Grid;

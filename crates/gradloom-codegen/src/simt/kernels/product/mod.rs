@@ -37,7 +37,7 @@ struct Product<'b> {
 /// Position of a result.
 #[derive(Clone, Copy)]
 struct At<'k> {
-    /// Batch and split-K part.
+    /// Tile, of which the batch and the split-K part are used.
     own: grid::Tile<'k>,
     row: Value<'k>,
     column: Value<'k>,

@@ -41,9 +41,9 @@ enum From<'k> {
 enum Loaded<'k> {
     /// For each row, a vector of its terms.
     Terms(Vec<Value<'k>>),
-    /// For each term, vectors of four rows.
+    /// For each term, vectors of the elements of four rows.
     Strips(Vec<Vec<Value<'k>>>),
-    /// For each term, the rows.
+    /// For each term, the elements of the rows.
     Rows(Vec<Vec<Value<'k>>>),
 }
 

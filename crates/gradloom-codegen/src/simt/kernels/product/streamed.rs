@@ -19,9 +19,9 @@ use gradloom_core::kernel::CooperativeTile;
 const SUBGROUP: u32 = 32;
 /// Candidate numbers of steps of 16 terms that a lane loads before it multiplies them.
 const AHEAD: [u32; 5] = [6, 4, 3, 2, 1];
-/// Number of groups of lanes in a subgroup that have different rows and columns.
+/// Number of groups of lanes in a subgroup. Each group has different rows and columns.
 const LINES: u32 = 8;
-/// Number of rows that a lane loads of every 16.
+/// Number of rows, of every 16, that a lane loads.
 const ROWS: u32 = 2;
 /// Maximum number of registers of a lane for loads in flight.
 const REGISTERS: u32 = 80;
@@ -52,7 +52,7 @@ impl Product<'_> {
         let columns = tile.n / LINES;
         let lane = LanePlace { own, rows: tile.m, columns, line: number / 4, term: number % 4 * 4 };
         let half = self.schedule.operands;
-        // For each 16 rows, one matrix per two columns of a lane.
+        // Use one matrix of sums per 16 rows and two columns of a lane.
         let zeros = |_| -> Vec<_> { (0..columns / 2).map(|_| k.var(k.matrix_zero())).collect() };
         let sums: Vec<Vec<_>> = (0..tile.m / 16).map(zeros).collect();
         let each = narrow(self.problem.k) / tile.k;
