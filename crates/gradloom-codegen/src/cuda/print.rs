@@ -272,9 +272,9 @@ impl Printer<'_> {
             Expr::NativeExp2(_) => format!("{}({})", self.function(Function::Exp2), x[0]),
             Expr::Cast(_) => match (of[0], dtype) {
                 (DType::F16 | DType::BF16 | DType::U8, _) => x[0].clone(),
-                // The value remains an int.
+                // Mask the value, which remains an int.
                 (_, DType::U8) => format!("({} & 255)", x[0]),
-                // The value remains a float.
+                // Round the value, which remains a float.
                 (_, DType::F16) => format!("from_f16(f16_bits({}))", x[0]),
                 (_, DType::BF16) => format!("from_bf16(bf16_bits({}))", x[0]),
                 // These conversions saturate, and convert NaN to 0.

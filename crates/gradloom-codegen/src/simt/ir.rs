@@ -123,7 +123,7 @@ pub enum Expr {
     Vector4([ExprId; 4]),
     /// Vector whose four elements are the operand.
     Splat(ExprId),
-    /// Element of a vector.
+    /// Element of a vector at a constant index.
     Component(ExprId, u32),
     /// Vector of four elements, rounded to 16-bit floats.
     ToHalf(ExprId),

@@ -80,8 +80,8 @@ pub(crate) fn windows(plan: &Plan) -> impl Iterator<Item = Window<'_>> {
     })
 }
 
-/// Returns `true` if a plan's guards or windows can prevent a step from committing. Kernels that may trap,
-/// which can do so too, are not considered.
+/// Returns `true` if a plan's guards or windows can prevent a step from committing. Other kernels that may
+/// trap are not considered.
 pub(crate) fn can_fail(plan: &Plan) -> bool {
     let windows = |launch: &Launch| launch.kernel == Kernel::WriteRegion;
     !plan.guards.is_empty() || plan.launches.iter().any(windows)

@@ -72,9 +72,9 @@ impl ShaderBuilder<'_> {
     pub(crate) fn cast(&mut self, from: DType, to: DType, a: &str) -> String {
         match (from, to) {
             _ if from == to || from.is_for_memory() => a.to_string(),
-            // The value remains an i32.
+            // Mask the value, which remains an i32.
             (_, DType::U8) => format!("({a} & 255i)"),
-            // The value remains an f32.
+            // Round the value, which remains an f32.
             (_, DType::F16) if self.limits.f16 => format!("f32(f16({a}))"),
             (_, DType::F16) => format!("{}({a})", self.function(Function::ToF16)),
             (_, DType::BF16) => format!("{}({a})", self.function(Function::ToBf16)),

@@ -272,7 +272,7 @@ impl Printer<'_> {
                 let [a, b] = self.texts(source, [a, b]);
                 format!("max({a}, {b})")
             }
-            // Emitted for CUDA only.
+            // These expressions are emitted for CUDA only.
             Expr::NativeExp2(_)
             | Expr::MatrixResidual(_)
             | Expr::MatrixHalf(..)
@@ -321,7 +321,8 @@ fn name_of(ty: ValueType) -> &'static str {
         ValueType::Scalar(dtype) => type_name(dtype),
         ValueType::Vector(2) => "vec2<f32>",
         ValueType::Vector(_) => "vec4<f32>",
-        // WGSL has no vectors of bf16 and none of eight elements; kernels for it do not use them.
+        // Halves are of f16: WGSL has neither vectors of bf16 nor vectors of eight elements, and its kernels
+        // do not use them.
         ValueType::Half2(_) => "vec2<f16>",
         ValueType::Half4(_) | ValueType::Half8(_) => "vec4<f16>",
         ValueType::Matrix(MatrixUse::Left, _) => "coop_mat16x16<f16, A>",

@@ -102,7 +102,7 @@ fn the_terms_of_a_small_weights_gradient_become_a_batch() {
     }
 }
 
-/// The number of parts of a product is part of its choice, so both the whole product and its parts are
+/// The number of parts of a product is part of its choice, so both the whole product and its parts are tuning
 /// problems.
 #[test]
 fn a_product_that_is_cut_is_also_named_whole() {

@@ -65,8 +65,8 @@ impl<'k, 'b> Nodes<'k, 'b> {
         Self { product: Some(element), ..self }
     }
 
-    /// Selects one of the invocation's positions. Its nodes keep their values until [`Nodes::forget`] removes
-    /// them.
+    /// Selects one of the invocation's positions. Values at all positions are kept until [`Nodes::forget`]
+    /// removes them.
     pub(super) fn turn_to(&mut self, position: usize) {
         let count = self.body.nodes.len();
         self.values.resize_with(self.values.len().max(position + 1), || vec![None; count]);

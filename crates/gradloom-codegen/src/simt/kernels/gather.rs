@@ -1,7 +1,8 @@
 //! Gathering of rows by index.
 //!
-//! In: x `[batch.., rows, row..]` and indices `[batch.., index..]`, in any layout. Out: `[batch.., index..,
-//! row..]`, contiguous. An index out of range makes the step fail, and is clamped to the nearest in range.
+//! In: x `[batch.., rows, row..]` and indices `[batch.., index..]`, in any layout. Out:
+//! `[batch.., index.., row..]`, contiguous. An index out of range fails the step, and is clamped to the
+//! nearest index in range.
 
 use super::super::index::{axes, index_at};
 use super::super::ir::{Kernel, Role};

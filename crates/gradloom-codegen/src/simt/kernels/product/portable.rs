@@ -58,7 +58,7 @@ impl<'k> Loaded<'k> {
         }
     }
 
-    /// Returns four rows from `i` on at term `t`, as a vector.
+    /// Returns the elements of four rows, from row `i` on, at term `t`, as a vector.
     fn four(&self, k: &'k Builder, i: u32, t: u32) -> Value<'k> {
         match self {
             Self::Strips(terms) => terms[t as usize][i as usize / 4],

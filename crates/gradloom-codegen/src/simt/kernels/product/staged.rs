@@ -51,7 +51,7 @@ pub(super) struct Staged<'k> {
     operand: TiledOperand<'k>,
     shape: Shape,
     group: TileThreads<'k>,
-    /// Array in shared memory.
+    /// Number of the array in shared memory.
     pub(super) array: u32,
     rounds: Vec<Round<'k>>,
 }
