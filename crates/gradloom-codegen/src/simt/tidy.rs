@@ -64,7 +64,7 @@ fn add(uses: &mut [Use], id: ExprId, depth: u32) {
     used.deepest = used.deepest.max(depth);
 }
 
-/// Calls `f` for each statement with the number of loops around it.
+/// Calls `f` with each statement and the number of loops around it.
 fn walk(block: &Block, depth: u32, f: &mut impl FnMut(&Stmt, u32)) {
     for statement in &block.0 {
         f(statement, depth);

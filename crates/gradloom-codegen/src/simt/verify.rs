@@ -1,10 +1,10 @@
 //! Verification of kernels.
 //!
-//! In: a kernel. Out: an error with the invalid expression or statement, if there is one. The checks cover
-//! the numbers of buffers, variables and loops; dtypes; that operands precede the expressions that use them;
-//! that names, variables and counters are in scope; that each impure expression is evaluated by exactly one
-//! [`Stmt::Let`]; and that barriers are in uniform control flow, so that either all invocations of a
-//! workgroup reach them or none.
+//! In: a kernel. Out: an error with the invalid expression or statement, if there is one. The verifier checks
+//! dtypes, and the numbers of buffers, variables and loops. It also checks that operands precede the
+//! expressions that use them; that names, variables and counters are in scope; that each impure expression is
+//! evaluated by exactly one [`Stmt::Let`]; and that barriers are in uniform control flow, so that either all
+//! invocations of a workgroup reach them or none.
 
 use super::ir::{Block, Buffer, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, Stmt, ValueType};
 use super::types::type_of;

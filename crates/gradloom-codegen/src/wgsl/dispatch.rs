@@ -33,7 +33,8 @@ pub enum Bound {
     Workspace(Range<u64>),
     /// Constants of the launch.
     Table(Vec<u32>),
-    /// Status of the step and of those before it: [`STATUS_WORDS`](crate::step::STATUS_WORDS) words.
+    /// Status of the step and of the steps before it, which consists of
+    /// [`STATUS_WORDS`](crate::step::STATUS_WORDS) words.
     Status {
         /// True if the shader may write the status.
         writable: bool,

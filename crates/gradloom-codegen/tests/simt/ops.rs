@@ -99,7 +99,7 @@ fn made(graph: &Graph, lie: Lie, shares: bool, gated: bool) -> (Vec<simt::Kernel
 }
 
 /// Returns the schedule of a graph's last op. `shares` selects one in which a workgroup processes an axis
-/// together, if the op has both kinds.
+/// together, if the op has schedules with and without that.
 fn schedule(graph: &Graph, shares: bool) -> Schedule {
     let (op, operands) = last(graph);
     let access = |&value: &ValueId| {

@@ -212,7 +212,7 @@ impl Memory<'_> {
         self.kernels(&made, memory, &results, launch.workspace as usize);
     }
 
-    /// Runs kernels; each result is a concatenation of buffers.
+    /// Runs kernels on operands, and stores each result in the buffers whose concatenation it is.
     fn kernels(
         &mut self,
         made: &[Kernel],

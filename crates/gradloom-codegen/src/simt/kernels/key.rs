@@ -3,7 +3,8 @@
 use super::{Builder, Value};
 use gradloom_core::ir::{CompareOp, DType};
 
-/// Returns the key of a number. Both zeros have the same key; that of a NaN is meaningless, see [`is_nan`].
+/// Returns the key of a number. Both zeros have the same key. The key of a NaN is meaningless, see
+/// [`is_nan`].
 pub(super) fn of_number<'k>(k: &'k Builder, x: Value<'k>) -> Value<'k> {
     match x.dtype() {
         DType::F32 => {

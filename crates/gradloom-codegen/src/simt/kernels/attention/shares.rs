@@ -9,8 +9,8 @@ use super::{Attention, Head};
 use crate::narrow::narrow;
 use gradloom_core::kernel::{AttentionKernel, AttentionSchedule};
 
-/// Maximum number of elements of a row that an invocation keeps in registers, and of a result that it sums
-/// up.
+/// Maximum number of elements of a row that an invocation keeps in registers, and of a result row whose sums
+/// it accumulates.
 pub(super) const REGISTERS: usize = 64;
 
 /// Partition of rows (queries or keys) among invocations: `count` rows for each head and part of the result.

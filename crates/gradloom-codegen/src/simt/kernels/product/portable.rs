@@ -1,8 +1,8 @@
 //! Matrix products by register tiles.
 //!
-//! A thread accumulates its results in vectors of four columns. Its rows consist of strips (of 4 rows, or all
-//! if there are fewer): strip s of thread t is strip `s * threads + t` of the tile, so that adjacent threads
-//! access adjacent memory. Columns are assigned in the same way.
+//! A thread accumulates its results in vectors of four columns. The rows of a thread consist of strips (of 4
+//! rows, or all if there are fewer): strip s of thread t is strip `s * threads + t` of the tile, so that
+//! adjacent threads access adjacent memory. Columns are assigned in the same way.
 
 use super::grid::Grid;
 use super::operand::TiledOperand;

@@ -122,7 +122,7 @@ impl Shape {
     /// Returns the stride between lines in shared memory, in items.
     fn pitch(&self, along: Along) -> u32 {
         match (along, self.held()) {
-            // For f32, this places the elements of a matrix load in distinct banks.
+            // Padding of one item places the elements of a matrix load of f32 in distinct banks.
             (Along::Contract, None | Some(DType::F32)) => self.depth / 4 + 1,
             // Vector loads from a line have no bank conflicts, so lines are not padded.
             (Along::Free, None) => self.extent / 4,

@@ -17,7 +17,8 @@ use gradloom_core::kernel::CooperativeTile;
 
 /// Number of lanes of a subgroup.
 const SUBGROUP: u32 = 32;
-/// Candidate numbers of steps of 16 terms that a lane loads before it multiplies them.
+/// Candidate numbers of steps of 16 terms that a lane loads before it multiplies them. The first candidate
+/// that divides the number of steps and fits in [`REGISTERS`] is used.
 const AHEAD: [u32; 5] = [6, 4, 3, 2, 1];
 /// Number of groups of lanes in a subgroup. Each group has different rows and columns.
 const LINES: u32 = 8;
