@@ -31,7 +31,7 @@ fn graph(lines: &str) -> Graph {
 }
 
 fn plan_within(graph: &Graph, limit: Option<u64>) -> Result<Plan> {
-    // One kernel per op, so that the tests do not depend on fusion.
+    // Use one kernel per op, so that the tests do not depend on fusion.
     let lowered = cpu::lower_fused(graph, fuse(graph, Fusion::Off)?, 1);
     let mut store = StoreLayout::default();
     store.extend(graph).expect("a new store takes any graph");

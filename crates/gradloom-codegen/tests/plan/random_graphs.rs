@@ -39,7 +39,7 @@ fn bytes_rest_before_they_are_used_again() {
     let (mut wider, mut moved) = (0, 0);
     for (seed, graph) in graphs() {
         let mut plan = plan_of(&graph);
-        // Some launches have scratch memory, as on a GPU.
+        // Give scratch memory to some launches, as on a GPU.
         for (i, launch) in plan.launches.iter_mut().enumerate() {
             launch.workspace += i as u64 % 3 * 300;
         }

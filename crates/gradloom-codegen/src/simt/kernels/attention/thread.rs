@@ -116,7 +116,8 @@ impl<'k> Thread<'k> {
         (0..self.tile.rows_each).map(|_| (0..vectors).map(|_| zero()).collect()).collect()
     }
 
-    /// Adds the product of a block of scores and a block whose rows are the scores' columns to `sums`.
+    /// Adds to `sums` the product of a block of scores and a block whose rows correspond to the columns of
+    /// the scores.
     pub(super) fn accumulate(&self, sums: &Each<Variable<'k>>, Shared(scores): Shared, block: &RowBlock<'k>) {
         let (k, threads) = (self.k, narrow(self.tile.column_threads));
         let places: Vec<_> = (0..sums[0].len()).map(|c| self.place(block, c)).collect();
