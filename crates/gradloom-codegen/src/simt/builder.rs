@@ -417,7 +417,7 @@ impl<'k> Value<'k> {
         self.k.state.borrow().kernel.ty(self.id)
     }
 
-    /// Returns the dtype of a scalar, or of a vector's elements.
+    /// Returns the dtype of a scalar; f32 for vectors, packed 16-bit floats and matrices.
     pub fn dtype(self) -> DType {
         self.k.state.borrow().kernel.dtype(self.id)
     }

@@ -384,7 +384,7 @@ impl Kernel {
         self.exprs[id.index()].1
     }
 
-    /// Returns the dtype of a scalar, or of a vector's elements.
+    /// Returns the dtype of a scalar; f32 for vectors, packed 16-bit floats and matrices.
     pub fn dtype(&self, id: ExprId) -> DType {
         match self.ty(id) {
             ValueType::Scalar(dtype) => dtype,
