@@ -1,4 +1,4 @@
-//! Matrix products by the vendor's library, cuBLASLt.
+//! Matrix products by the vendor library, cuBLASLt.
 //!
 //! In: a product with the layouts of its operands and its result. Out: the [`LibraryProduct`] to request from
 //! the library, if its layouts suit the tensor-core kernels: each matrix has contiguous rows or contiguous
@@ -10,9 +10,10 @@ use gradloom_core::ir::{DType, DotAxes, Graph, OpKind, Shape};
 use gradloom_core::kernel::{Access, Layout, LibrarySchedule};
 use std::fmt;
 
-/// Minimum and maximum size of a product's scratch memory, in bytes, as NVIDIA recommends for its GPUs from
-/// Hopper on.
+/// Minimum size of a product's scratch memory, in bytes.
 const LEAST_WORKSPACE: u64 = 64 << 10;
+/// Maximum size of a product's scratch memory, in bytes: the size that NVIDIA recommends for its GPUs from
+/// Hopper on.
 const MOST_WORKSPACE: u64 = 32 << 20;
 
 /// Minimum number of multiplications, on tensor cores, for which a library call and a separate kernel for the
@@ -20,9 +21,9 @@ const MOST_WORKSPACE: u64 = 32 << 20;
 /// minimum of 2^30.
 pub const LARGE_PRODUCT: usize = 1 << 24;
 
-/// Factor by which a product must be larger for the library to pay off in f32, without tensor cores. With a
-/// minimum of 2^24 multiplications, the step of model S takes 1.5 times as long; with 2^30, that of GPT-2
-/// 124M takes 10% less time.
+/// Ratio of the minimum number of multiplications of f32 products, which use no tensor cores, to that of
+/// products on tensor cores. With a minimum of 2^24 multiplications, the step of model S takes 1.5 times as
+/// long; with 2^30, that of GPT-2 124M takes 10% less time.
 const F32_FACTOR: usize = 64;
 
 /// Alignment of extents for the tensor-core kernels, in elements. Other extents use kernels that run at a
@@ -99,7 +100,8 @@ impl LibraryProduct {
         dtype: DType,
         (result, result_dtype): (&Layout, DType),
     ) -> Option<Self> {
-        // The library cannot compute 16-bit results of f32 operands, and lowering never requires them.
+        // Reject 16-bit results of f32 operands, which the library cannot compute and lowering never
+        // requires.
         if dtype == DType::F32 && result_dtype != DType::F32 {
             return None;
         }
@@ -116,7 +118,7 @@ impl LibraryProduct {
                 (1, stride) => (!free_is_row, stride, free),
                 _ => return None,
             };
-            // The library rejects rows (or columns) that overlap or coincide.
+            // Reject rows (or columns) that overlap or coincide, as the library does.
             if stride < line {
                 return None;
             }
@@ -137,9 +139,9 @@ impl LibraryProduct {
     }
 
     /// Returns the product with its extents rounded up to multiples of [`EXTENT_ALIGNMENT`] where the padding
-    /// allows it. The padding along the contracted axis must be zeros; that after the right operand's columns
-    /// may hold anything, and the padding of the result is never read. A batch of several products is
-    /// returned unchanged.
+    /// allows it. The padding along the contracted axis must be zeros. The padding after the right operand's
+    /// columns may contain any values, and the padding of the result is never read. A batch of several
+    /// products is returned unchanged.
     #[must_use]
     pub fn rounded_up(mut self, lhs: Room, rhs: Room, result: Room) -> Self {
         if self.batch > 1 {
@@ -161,8 +163,8 @@ impl LibraryProduct {
         self
     }
 
-    /// Returns the number of bytes of scratch that the product can use: the library cuts long sums of few
-    /// results into parts.
+    /// Returns the number of bytes of scratch that the product can use for split-K, by which the library cuts
+    /// long sums of few results into parts.
     pub(crate) fn scratch(&self) -> u64 {
         let (results, parts) = (self.batch * self.m * self.n, (self.k / 256).clamp(1, 16));
         (results as u64).saturating_mul(4 * parts as u64).clamp(LEAST_WORKSPACE, MOST_WORKSPACE)
@@ -184,7 +186,7 @@ impl LibraryProduct {
     }
 }
 
-/// Returns true if the rows (or columns) that round a right operand's extent up to a multiple of
+/// Returns `true` if the rows (or columns) that round a right operand's extent up to a multiple of
 /// [`EXTENT_ALIGNMENT`] lie within [`ROOM_BEHIND`]. `stride` is its leading dimension.
 pub(crate) fn takes_lines_behind(stride: usize, dtype: DType) -> bool {
     stride.saturating_mul((EXTENT_ALIGNMENT - 1) * dtype.bytes()) <= ROOM_BEHIND
@@ -200,7 +202,7 @@ pub(crate) fn least_product(precision: Precision, least: usize) -> Option<usize>
     }
 }
 
-/// Returns true if a graph has a product that is large enough for the library, where `least` is the minimum
+/// Returns `true` if a graph has a product that is large enough for the library, where `least` is the minimum
 /// number of multiplications on tensor cores.
 pub fn may_use_library(graph: &Graph, precision: Precision, least: usize) -> bool {
     let Some(least) = least_product(precision, least) else { return false };
@@ -274,7 +276,8 @@ mod tests {
     #[test]
     fn operands_are_lines_apart_from_each_other() {
         assert!(product([32, 1]).is_some() && product([40, 1]).is_some() && product([1, 64]).is_some());
-        // Broadcasts along rows or columns, overlapping windows, unaligned rows.
+        // Reject broadcasts along rows or columns, overlapping windows, unaligned rows, and matrices without
+        // a contiguous axis.
         for strides in [[0, 1], [1, 0], [16, 1], [1, 32], [36, 1], [64, 2]] {
             assert_eq!(product(strides), None, "{strides:?}");
         }

@@ -5,7 +5,7 @@ use crate::narrow::narrow;
 use crate::schedule::precision::Precision;
 use gradloom_core::ir::DType;
 
-/// Default maximum number of invocations of a workgroup.
+/// Maximum number of invocations of a workgroup that combine their results in workgroup memory.
 const WORKGROUP: u32 = 256;
 
 /// Limits and features of a device. Shaders are generated for them, so they are part of a pipeline's
@@ -29,23 +29,24 @@ pub struct Limits {
     pub f16: bool,
     /// True if kernels may use bf16.
     pub bf16: bool,
-    /// True if the device has products of 16 x 16 matrices, accumulated in f32, for each 16-bit float type
-    /// that it supports.
+    /// True if the device has instructions for products of 16 x 16 matrices, accumulated in f32, for each
+    /// 16-bit float type that it supports.
     pub cooperative: bool,
-    /// True if these products also take f32 operands, which they truncate to TF32.
+    /// True if the instructions for matrix products also take f32 operands, which they truncate to TF32.
     pub tf32: bool,
     /// True if the mapping from matrix elements to the invocations of a subgroup is known.
     pub fragments: bool,
     /// True if the device runs independent kernels concurrently.
     pub branches: bool,
-    /// True if loop kernels are faster when each invocation computes four neighbouring elements.
+    /// True if loop kernels are faster when each invocation computes four neighboring elements.
     pub fours: bool,
-    /// Minimum number of multiplications of a matrix product for the vendor's library, if the device has one.
+    /// Minimum number of multiplications for which the vendor library computes a matrix product, or `None`
+    /// without such a library.
     pub library: Option<usize>,
     /// True if the device computes on a CPU, where workgroup memory and barriers cost more than they save.
     pub software: bool,
-    /// True if the device splits a vector load into a load of each element per invocation. SwiftShader does;
-    /// there, loads are most of the cost of running and of compiling a kernel.
+    /// True if the device splits a vector load of an invocation into one load per element, as SwiftShader
+    /// does. Loads then take most of the time to run and to compile a kernel.
     pub scalar: bool,
 }
 
@@ -96,7 +97,8 @@ impl Limits {
             invocations: 1024,
             workgroup_memory: 48 * 1024,
             storage_buffers: 256,
-            // Buffers are never split: kernels index elements with 32 bits.
+            // Buffers are never split, because the size of an operand is already limited by the 32-bit
+            // indices of its elements.
             binding_bytes: u64::MAX / 4,
             workgroups: i32::MAX.cast_unsigned(),
             subgroup: Some(32),
@@ -113,14 +115,14 @@ impl Limits {
         }
     }
 
-    /// Returns these limits with the vendor's library of matrix products.
+    /// Returns these limits with the vendor library for matrix products.
     #[must_use]
     pub fn with_library(self) -> Self {
         Self { library: Some(LARGE_PRODUCT), ..self }
     }
 
-    /// Returns the 16-bit float type of a precision, if the device supports it. Values between kernels and
-    /// operands of matrix instructions have this type.
+    /// Returns the 16-bit float type of a precision, if the device supports it. Values that are stored
+    /// between kernels, and operands of matrix instructions, have this type.
     pub fn half(&self, precision: Precision) -> Option<DType> {
         match precision {
             Precision::F16 if self.f16 => Some(DType::F16),
@@ -150,7 +152,7 @@ impl Limits {
     }
 
     /// Returns the number of lanes per column and of columns per workgroup. `lanes` lanes sum each column,
-    /// except on a software device, where one does.
+    /// except on a software device, where a single lane does.
     pub(crate) fn column_sharing(&self, lanes: usize) -> [usize; 2] {
         let lanes = if self.software { 1 } else { lanes };
         [lanes, self.sharing() / lanes]

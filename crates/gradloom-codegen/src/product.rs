@@ -48,8 +48,8 @@ pub struct DotProblem {
     pub rhs: MatrixView,
 }
 
-/// Positions of the elements of an operand whose indices have several strides, such as the windows of a
-/// convolution. Each index is a list of (extent, stride) pairs, outermost first.
+/// Offsets of the elements of an operand whose free or contracted index has several strides, such as the
+/// windows of a convolution. Each index is a list of (extent, stride) pairs, outermost first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SteppedView {
     /// Extents and strides of the free index.
@@ -89,7 +89,8 @@ impl DotProblem {
         self.batch_count() * self.m * self.n
     }
 
-    /// Creates the problem, or returns `None` if an operand must be copied first (see [`dot_copies`]).
+    /// Creates the problem of a dot product, or returns `None` if an operand must be copied first (see
+    /// [`dot_copies`]).
     pub fn new(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> Option<Self> {
         let (lhs_free, rhs_free) = free_axes(axes, lhs, rhs);
         let order = contract_order(&axes.lhs_contract, lhs);
@@ -111,9 +112,9 @@ impl DotProblem {
         })
     }
 
-    /// Creates the problem for a right operand of any layout, which is not copied, and returns the positions
-    /// of its elements. The strides of the right view are those of the innermost axes. Returns `None` if the
-    /// left operand must be copied first.
+    /// Creates the problem of a dot product whose right operand may have any layout, and returns the offsets
+    /// of that operand's elements. The strides of the problem's right view are those of the innermost axes.
+    /// Returns `None` if the left operand must be copied first.
     pub fn packing(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> Option<(Self, SteppedView)> {
         let (lhs_free, rhs_free) = free_axes(axes, lhs, rhs);
         let order = contract_order(&axes.lhs_contract, lhs);
@@ -142,7 +143,8 @@ impl DotProblem {
         Some((problem, steps))
     }
 
-    /// Returns the problem with the operands exchanged, whose `[n, m]` results are the transposes.
+    /// Returns the problem with the operands exchanged, whose `[n, m]` results are the transposes of the
+    /// original ones.
     pub fn transposed(self) -> Self {
         let swap =
             |axis: BatchAxis| BatchAxis { lhs_stride: axis.rhs_stride, rhs_stride: axis.lhs_stride, ..axis };
@@ -178,8 +180,8 @@ impl DotProblem {
 /// Returns the operands that must be copied before the product. There are none if and only if
 /// [`DotProblem::new`] returns a problem.
 ///
-/// If each operand fits on its own but they disagree about the order of the contracted axes, the smaller one
-/// is copied.
+/// If both operands need no copy on their own, but require different orders of the contracted axes, the
+/// smaller one is copied.
 pub fn dot_copies(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> DotCopies {
     if DotProblem::new(axes, lhs, rhs).is_some() {
         return DotCopies::default();
@@ -224,8 +226,8 @@ fn extent(layout: &Layout, axes: &[usize]) -> usize {
     axes.iter().map(|&axis| layout.shape[axis]).product()
 }
 
-/// Returns the order in which this operand's contracted axes go from the widest stride to the narrowest (axes
-/// of extent 1 first).
+/// Returns the contracted axes of an operand, as indices in `contract`, from the largest stride to the
+/// smallest one. Axes of extent 1 come first.
 fn contract_order(contract: &[usize], layout: &Layout) -> Vec<usize> {
     let mut order: Vec<usize> = (0..contract.len()).collect();
     let stride = |i: usize| match layout.shape[contract[i]] {
@@ -258,7 +260,8 @@ fn part(layout: &Layout, axes: &[usize]) -> Layout {
     }
 }
 
-/// Returns the batch axes. Neighbouring axes are merged if their strides allow that in both operands.
+/// Returns the batch axes of a product. Neighboring axes are merged if their strides in both operands allow
+/// it.
 fn batch_axes(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> Vec<BatchAxis> {
     let mut merged: Vec<BatchAxis> = Vec::new();
     for (&l, &r) in axes.lhs_batch.iter().zip(&axes.rhs_batch) {
@@ -279,8 +282,8 @@ fn batch_axes(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> Vec<BatchAxis> {
     merged
 }
 
-/// Merges batch axes that broadcast the right operand into the rows of the left one, where its strides allow
-/// that.
+/// Merges the innermost batch axes into the rows of the left operand, if the right operand is broadcast along
+/// them and the strides of the left one allow it.
 ///
 /// Only the innermost axes are merged, so the position of each result, `(batch·m + row)·n + column`, stays
 /// the same.
@@ -316,12 +319,12 @@ pub(crate) fn last_elements(problem: &DotProblem) -> [usize; 2] {
 /// Returns the product of a launch with merged batch axes, as kernels compute it.
 ///
 /// # Panics
-/// If an operand must be copied first.
+/// Panics if an operand must be copied first.
 pub(crate) fn folded(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> DotProblem {
     fold_batch(DotProblem::new(axes, lhs, rhs).expect("operands were made to fit"))
 }
 
-/// Returns the product of a launch, or `None` if its kernel is no product.
+/// Returns the product of a launch, or `None` if its kernel is not a product.
 pub(crate) fn problem_of(kernel: &Kernel, reads: &[Access]) -> Option<DotProblem> {
     match kernel {
         Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } => {
@@ -331,14 +334,15 @@ pub(crate) fn problem_of(kernel: &Kernel, reads: &[Access]) -> Option<DotProblem
     }
 }
 
-/// Returns, for each operand of a kernel, whether the kernel loads it four neighbours at a time.
+/// Returns a flag for each operand of a product or of attention, without the operands of epilogues. A flag is
+/// true if the kernel loads the operand in groups of four neighbors. The list is empty for other kernels.
 pub fn reads_vectors(kernel: &Kernel, schedule: &Schedule, reads: &[Access]) -> Vec<bool> {
     if let Schedule::Attention(attention) = schedule {
         let by_fours = |(_, choice): &(_, AttentionChoice)| {
             matches!(choice, AttentionChoice::Matrices(_) | AttentionChoice::Lanes(_))
         };
         let fours = |read: &Access| read.layout.shape.rank() == 4 && rows_are_groups(&read.layout, 4);
-        // Attention does not read its epilogue's operands.
+        // Leave out the operands of the epilogue, which attention itself does not read.
         let own = match kernel {
             Kernel::Attention { spec, .. } => 3 + spec.extra_operands(),
             _ => reads.len(),
@@ -353,9 +357,9 @@ pub fn reads_vectors(kernel: &Kernel, schedule: &Schedule, reads: &[Access]) -> 
     problem.map_or_else(Vec::new, |problem| Side::both(&problem).map(|side| side.has_fours).to_vec())
 }
 
-/// Returns true if a loop can access an operand or result in groups of four neighbours: it has an element for
-/// each position, and each of its rows consists of groups that start at multiples of four, with a remainder
-/// at the end.
+/// Returns `true` if a loop can access an operand or result in groups of four neighbors: it has a float
+/// element for each position, and each of its rows consists of groups that start at multiples of four. The
+/// last group may be incomplete if the rows of the operand or result are those of the loop.
 pub fn is_in_fours(body: &Body, access: &Access) -> bool {
     let layout = &access.layout;
     let axes = layout.collapsed();
@@ -368,7 +372,7 @@ pub fn is_in_fours(body: &Body, access: &Access) -> bool {
         && multiples.copied().all(|number| number.is_multiple_of(4))
 }
 
-/// Returns true if each row, along the last axis, consists of groups of `size` neighbours that start at
+/// Returns `true` if each row, along the last axis, consists of groups of `size` neighbors that start at
 /// multiples of `size`.
 pub(crate) fn rows_are_groups(layout: &Layout, size: usize) -> bool {
     let Some((&last, others)) = layout.strides.split_last() else { return false };
@@ -376,7 +380,7 @@ pub(crate) fn rows_are_groups(layout: &Layout, size: usize) -> bool {
     last == 1 && multiples.all(|number| number.is_multiple_of(size))
 }
 
-/// The axis of an operand along which neighbours are loaded together.
+/// The axis of an operand along which neighbors are loaded together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Along {
     /// Rows of the left operand, columns of the right one.
@@ -394,8 +398,8 @@ pub(crate) struct Side {
     /// Length of the contracted axis.
     pub(crate) contract: usize,
     pub(crate) along: Along,
-    /// True if neighbours along that axis can be loaded in groups of four: the extent, the offset and the
-    /// strides are multiples of four.
+    /// True if neighbors along the axis `along` can be loaded in groups of four: the axis is contiguous, and
+    /// its extent, the offset and the other strides are multiples of four.
     pub(crate) has_fours: bool,
 }
 

@@ -1,8 +1,8 @@
 //! Separation of products from their epilogues.
 //!
-//! In: kernels, and the epilogues that the target's product kernels support. Out: each product with an
-//! unsupported epilogue as a plain product and a loop over its result, and each part of a group that must run
-//! separately as a kernel. Invariant: the loop directly follows the product.
+//! In: kernels. Out: each product whose epilogue no product kernel supports as a plain product and a loop
+//! over its result, and each part of a group that must run separately as a kernel. Invariant: the loop
+//! directly follows the product.
 
 use super::joined::joined;
 use super::{Draft, Lowering};
@@ -10,7 +10,7 @@ use gradloom_core::ir::{DType, DotAxes, OpKind, Shape, Type};
 use gradloom_core::kernel::{Access, Body, Kernel, Level, NodeKind, Part, Store};
 use std::collections::VecDeque;
 
-/// Turns the parts of groups that the vendor's library computes into separate kernels. If a part has an
+/// Turns the parts of groups that the vendor library computes into separate kernels. If a part has an
 /// epilogue that no kernel supports, all parts of its group become separate kernels.
 pub(super) fn ungroup(lowering: &mut Lowering<'_>) {
     lowering.replace(|lowering, group, ungrouped| {
@@ -43,8 +43,8 @@ pub(super) fn split(lowering: &mut Lowering<'_>) {
     });
 }
 
-/// Returns true if a product and its epilogue must be separate kernels, because product kernels only support
-/// stores of level `Element`.
+/// Returns `true` if a product and its epilogue must be separate kernels, because product kernels only
+/// support stores of level `Element`.
 fn is_split(kernel: &Kernel) -> bool {
     let Kernel::Dot { epilogue, .. } = kernel else { return false };
     !epilogue.stores.iter().all(|store| matches!(store, Store::Value { level: Level::Element, .. }))
@@ -136,7 +136,8 @@ pub(super) fn regrouped<'p>(
     Some((kernel, all_reads, all_writes))
 }
 
-/// Returns the index of the store that writes the product itself, if the epilogue has other stores too.
+/// Returns the index of the store that writes the product itself to contiguous memory, if the epilogue has
+/// other stores too.
 fn stored_product(epilogue: &Body, writes: &[Access]) -> Option<usize> {
     let is_product = |store: &Store| match *store {
         Store::Value { node, level: Level::Element, write } => {

@@ -50,15 +50,15 @@ fn followed(lowering: &Lowering<'_>, at: usize) -> Option<(usize, KernelSpec)> {
     Some((reader, KernelSpec { op: attention.op, kernel, reads, writes: rows.writes.clone(), ..rows.spec }))
 }
 
-/// Returns true if attention supports an epilogue with the schedule that it will have on the device.
+/// Returns `true` if attention supports an epilogue with the schedule that it will have on the device.
 fn takes(lowering: &Lowering<'_>, KernelSpec { kernel, reads, writes, .. }: &KernelSpec) -> bool {
     let Target { limits, choices, .. } = lowering.target;
     let schedule = schedule(kernel, reads, writes, limits, choices);
     matches!(schedule, Schedule::Attention(attention) if attention.takes_epilogue())
 }
 
-/// Returns a loop over the rows of attention's output as an epilogue, or `None` if it cannot be one. Its
-/// other operands are appended to `reads`.
+/// Returns a loop over the rows of attention's output as an epilogue, or `None` if the loop cannot be an
+/// epilogue. The loop's other operands are appended to `reads`.
 fn epilogue(body: &Body, rows: &KernelSpec, results: &[Access], reads: &mut Vec<Access>) -> Option<Body> {
     let output = results.first()?;
     let (width, count) = output.layout.shape.split_last()?;

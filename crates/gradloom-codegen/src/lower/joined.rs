@@ -1,7 +1,7 @@
-//! Fusion of a row kernel with the loop before it that was split from a product, such as a normalization with
-//! a residual connection.
+//! Fusion of a row kernel, such as a normalization, with the preceding loop that was split from a product,
+//! such as a residual connection.
 //!
-//! The loop was the product's epilogue until the product was given to the library or cut into parts. Since
+//! The loop was the product's epilogue until the product was assigned to the library or cut into parts. Since
 //! the loop is now a separate launch, the next kernel that reads its result can compute it too. Invariant:
 //! the results of the loop are still stored for other readers.
 
@@ -75,7 +75,7 @@ pub(super) fn joined(map: &KernelSpec, rows: &KernelSpec) -> Option<KernelSpec> 
     })
 }
 
-/// Returns true if an operand is all of a result, in the same order.
+/// Returns `true` if an operand covers a whole result, in the same order.
 pub(super) fn is_all_of(read: &Access, write: &Access) -> bool {
     let [read, write] = [read, write].map(|access| &access.layout);
     read.is_contiguous()

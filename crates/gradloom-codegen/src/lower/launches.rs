@@ -30,7 +30,7 @@ pub(crate) trait Sharing {
     fn one(&self, request: &Request<'_>, target: &Target) -> (Schedule, u64);
 
     /// Returns the schedule of a group whose parts run in one launch, and the size of its scratch memory, in
-    /// bytes. The parts already have schedules, which need `bytes` bytes of scratch together.
+    /// bytes. The parts already have schedules, which need `bytes` bytes of scratch in total.
     fn group(
         &self,
         parts: &[Part],
@@ -40,7 +40,7 @@ pub(crate) trait Sharing {
         target: &Target,
     ) -> (Schedule, u64);
 
-    /// Returns true if one thread computes whole rows of a loop, so that a result of level `Row` may
+    /// Returns `true` if one thread computes whole rows of a loop, so that a result of level `Row` may
     /// overwrite an operand of that level.
     fn has_whole_rows(&self) -> bool;
 }
@@ -138,9 +138,9 @@ fn aliases(
     }
 }
 
-/// Returns true if a result may overwrite an operand of the same level, because no other thread may still
-/// read the operand. On a GPU, other invocations read elements of level `Row`; on a CPU, other column blocks
-/// of a product do.
+/// Returns `true` if a result may overwrite an operand of the same level. This requires that no other thread
+/// reads the elements that a thread overwrites. On a GPU, other invocations read elements of level `Row`; on
+/// a CPU, other column blocks of a product do.
 fn may_replace(sharing: &dyn Sharing, kernel: &Kernel, level: Level) -> bool {
     level == Level::Element || matches!(kernel, Kernel::Loop(_)) && sharing.has_whole_rows()
 }

@@ -1,7 +1,8 @@
-//! Products that the vendor's library computes.
+//! Products that the vendor library computes.
 //!
-//! In: kernels. Out: large products as launches of the library, without epilogues. Their operands are first
-//! copied to the type that the library computes in, once for all products that share an operand.
+//! In: kernels. Out: large products as launches of the library, without epilogues. Operands of another type
+//! than the one that the library computes in are first copied to that type. Products share the copies of
+//! common operands.
 
 use super::{Draft, Lowering};
 use crate::cuda::{EXTENT_ALIGNMENT, LibraryProduct, Room, least_product, takes_lines_behind};
@@ -60,7 +61,7 @@ impl Lowering<'_> {
         is_large(limits, axes, [&lhs, &rhs], (right, dtype), (least, row)).then_some(dtype)
     }
 
-    /// Returns true if the library computes the product of this kernel, without its epilogue.
+    /// Returns `true` if the library computes the product of this kernel, without its epilogue.
     pub(super) fn is_for_library(&self, draft: &Draft) -> bool {
         let writes = &draft.writes;
         let (axes, layout, dtype) = match &draft.kernel {
@@ -131,7 +132,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns a copy of an operand in another type, which products share.
+    /// Returns a copy of an operand in another type. Products with the same operand share the copy.
     fn rounded(
         &mut self,
         draft: &Draft,
@@ -182,7 +183,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Returns true if the library computes a product faster than our kernels. `least` is the minimum number of
+/// Returns `true` if the library computes a product faster than our kernels. `least` is the minimum number of
 /// multiplications, `right` the type of the right operand, `dtype` the type that the library computes in, and
 /// `row` the distance between rows of the result, in elements. The time of a product with few rows is that of
 /// reading the right operand, so rounding this operand first would be slower.
@@ -200,7 +201,7 @@ pub(super) fn is_large(
         })
 }
 
-/// Returns true if a product of few rows has a number of columns that is not a multiple of
+/// Returns `true` if a product of few rows has a number of columns that is not a multiple of
 /// [`EXTENT_ALIGNMENT`], and that the library cannot round up: the right operand, which is read without a
 /// copy, or the rows of the result, which are `row` elements apart, have too little padding. On an H200, the
 /// logits of 64 texts take 155 us with the library, 24 us with the library and padding, and 37 us with our
@@ -238,8 +239,7 @@ pub(super) fn rounded_layout(layout: &Layout) -> Layout {
     copied_layout(&layout.shape, &rounded_order(layout))
 }
 
-/// Returns the axes from the widest stride to the narrowest one, so that neighbours in memory stay
-/// neighbours.
+/// Returns the axes from the largest stride to the smallest one, so that neighbors in memory stay neighbors.
 fn rounded_order(layout: &Layout) -> Vec<usize> {
     let mut order: Vec<usize> = (0..layout.shape.rank()).collect();
     sort_by_key(&mut order, |&axis| std::cmp::Reverse(layout.strides[axis]));

@@ -2,9 +2,9 @@
 //!
 //! In: a fused graph without block ops, and a [`Target`]. Out: [`Lowered`]. Each pass is a function over all
 //! kernels, in a separate file. The lists below contain the passes of each target, in order. Passes that only
-//! one kind of device needs are missing from the other lists. Invariant: a view is copied only if the
-//! kernel that reads it cannot index through it (a matrix operand without single strides, or an operand of a
-//! custom op).
+//! one kind of device needs are missing from the other lists. Invariant: an operand is copied only if its
+//! kernel cannot index through it (a matrix operand without single strides, or an operand of a custom op that
+//! runs on the host), or if products share a copy that is faster to read.
 
 mod apart;
 mod followed;
@@ -115,9 +115,9 @@ type Section = (bool, bool);
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
     spec: KernelSpec,
-    /// True if the next kernel reads its sums, which therefore may not stay in parts.
+    /// True if the next kernel reads this kernel's sums, which must therefore not be left in parts.
     is_read_next: bool,
-    /// Schedule of the vendor's library, if it computes the kernel.
+    /// Schedule of the vendor library, if the library computes the kernel.
     library: Option<LibrarySchedule>,
 }
 

@@ -46,7 +46,7 @@ pub(super) fn narrow(lowering: &mut Lowering<'_>) {
     }
 }
 
-/// Marks the results of a kernel that may have 16 bits.
+/// Marks the results of a kernel that may be stored in 16 bits.
 fn mark(kernel: &Kernel, fits: &mut [bool]) {
     match kernel {
         Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => {
@@ -73,7 +73,7 @@ fn mark(kernel: &Kernel, fits: &mut [bool]) {
             | OpKind::Select
             | OpKind::Cast { .. },
         ) => fits.fill(true),
-        // A later pass creates these kernels.
+        // Does not occur here, because a later pass creates these kernels.
         Kernel::Attention { .. } => {}
         Kernel::Op(_) | Kernel::Copy | Kernel::WriteRegion => {}
     }

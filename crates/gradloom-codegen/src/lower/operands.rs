@@ -1,8 +1,9 @@
 //! Copies of operands that kernels cannot index through.
 //!
-//! In: kernels. Out: the same kernels over contiguous copies, and the kernels that make these copies. Always
-//! holds: an operand that a kernel can index through is not copied, nor are overlapping windows that a
-//! product packs, because their copy would be larger than the memory that they cover.
+//! In: kernels. Out: the same kernels over contiguous copies, and the kernels that make these copies.
+//! Invariant: an operand that a kernel can index through is not copied, unless several products share the
+//! copy. Overlapping windows that a product packs are not copied either, because their copy would be larger
+//! than the memory that they cover.
 
 use super::{Draft, Lowering};
 use crate::cpu::shares_rows;
@@ -10,13 +11,14 @@ use crate::product::{DotProblem, copied_layout, dot_copies};
 use gradloom_core::ir::{CustomOp, DotAxes, OpKind, Type};
 use gradloom_core::kernel::{Access, Kernel};
 
-/// Copies operands for GPUs, where kernels of custom ops index through views.
+/// Copies operands for GPUs. The operands of a custom op are only copied if the op has no GPU kernels,
+/// because such kernels index through views.
 pub(super) fn copied(lowering: &mut Lowering<'_>) {
     Copies { shared: Vec::new(), packs_windows: false, has_kernels: |op| op.gpu().is_some() }.add(lowering);
 }
 
 /// Copies operands for CPUs. Products that are faster with contiguous rows share a copy, and products pack
-/// overlapping windows.
+/// overlapping windows instead of copying them.
 pub(super) fn with_shared_rows(lowering: &mut Lowering<'_>) {
     let shared = shared_operands(&lowering.kernels);
     Copies { shared, packs_windows: true, has_kernels: |_| false }.add(lowering);
@@ -27,7 +29,7 @@ struct Copies {
     shared: Vec<Shared>,
     /// True if products read overlapping windows as right operands without a copy.
     packs_windows: bool,
-    /// Function that returns true if a custom op has kernels for the target. Other custom ops run on the
+    /// Function that returns `true` if a custom op has kernels for the target. Other custom ops run on the
     /// host, where their operands are row-major.
     has_kernels: fn(&dyn CustomOp) -> bool,
 }

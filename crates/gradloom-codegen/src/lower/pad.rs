@@ -10,7 +10,7 @@ use crate::cuda::{LibraryProduct, ROW_ALIGNMENT, Room};
 use gradloom_core::ir::{DType, DotAxes, OpKind, ValueId};
 use gradloom_core::kernel::{Access, Kernel, Layout, Part};
 
-/// Function that returns true if the library computes a product, given the layouts of its operands and the
+/// Function that returns `true` if the library computes a product, given the layouts of its operands and the
 /// type of the right one.
 type IsLarge<'l> = dyn Fn(&DotAxes, [&Layout; 2], DType) -> bool + 'l;
 
@@ -23,7 +23,7 @@ pub(super) fn rows(lowering: &mut Lowering<'_>) {
     };
     let mut rows: Vec<Rows> = Vec::new();
     for (kernel, reads, writes, _) in kernels(lowering) {
-        // The epilogue of a product for the library becomes a separate loop.
+        // Leave out the results of an epilogue, which becomes a separate loop.
         let (axes, writes) = match kernel {
             Kernel::Op(OpKind::Dot(axes)) => (axes, writes),
             Kernel::Dot { axes, .. } => (axes, &[][..]),
@@ -83,7 +83,7 @@ impl Rows {
         (count > 1 && stride != length).then_some(Self { buffer, count, length, stride })
     }
 
-    /// Returns true if all kernels that read or write the buffer support padded rows.
+    /// Returns `true` if all kernels that read or write the buffer support padded rows.
     fn is_possible(
         &self,
         lowering: &Lowering<'_>,
@@ -93,7 +93,7 @@ impl Rows {
     ) -> bool {
         let keeps_rows =
             |access: &Access| access.buffer != self.buffer || self.padded(&access.layout).is_some();
-        // The layout that lowering will use.
+        // Returns the layout of an access once all rows are padded, or `None` if that is impossible.
         let layout = |access: &Access| match all.iter().find(|rows| rows.buffer == access.buffer) {
             Some(rows) => rows.padded(&access.layout),
             None => Some(access.layout.clone()),
@@ -126,7 +126,7 @@ impl Rows {
     /// rows.
     fn padded(&self, layout: &Layout) -> Option<Layout> {
         let Self { length, stride, .. } = *self;
-        // Position in its row of the last element that the view reaches.
+        // Position, within its row, of the last element that the view reaches.
         let mut last = layout.offset % length;
         let mut strides = Vec::with_capacity(layout.strides.len());
         for (&extent, &step) in layout.shape.iter().zip(&layout.strides) {

@@ -2,7 +2,7 @@
 //!
 //! In: kernels. Out: kernels whose results are parts of sums, and later one group that combines the parts of
 //! all pending sums. Sums for biases and small weights are only needed after the backward pass. Invariant:
-//! parts are combined in order, so the same program gives the same bits.
+//! parts are combined in order, so a program always computes the same bits.
 
 use super::library::part;
 use super::{Draft, Lowering};
@@ -39,7 +39,8 @@ impl Unfinished {
 pub(super) fn cut(lowering: &mut Lowering<'_>) {
     let (mut unfinished, mut kernels) = (Vec::new(), Vec::with_capacity(lowering.kernels.len()));
     for mut draft in std::mem::take(&mut lowering.kernels) {
-        // Kernels that only updates need come last, and pending sums are finished before them.
+        // Finish pending sums before a kernel that reads one of them, and before kernels that only updates
+        // need, which come last.
         let waits = |read: &Access| unfinished.iter().any(|sum: &Unfinished| sum.is_of(read));
         if draft.commit || draft.reads.iter().any(waits) {
             kernels.extend(finish(std::mem::take(&mut unfinished)));
@@ -116,7 +117,7 @@ impl Lowering<'_> {
     }
 
     /// Turns a product into a batch of products that compute parts of its sums, if that pays off on the
-    /// target. Returns its new axes and the sums.
+    /// target. Returns its new axes and the pending sums.
     fn cut_product(
         &mut self,
         op: OpId,
@@ -142,7 +143,8 @@ impl Lowering<'_> {
         if !self.cuts_products {
             return 1;
         }
-        // The layouts of operands that must be copied first are not known yet.
+        // Products with operands that must be copied first are not cut, because the layouts of the copies are
+        // not known yet.
         let Some(problem) = DotProblem::new(axes, &reads[0].layout, &reads[1].layout) else { return 1 };
         self.target.choices.product(&fold_batch(problem), &self.target.limits).parts as usize
     }
@@ -167,14 +169,14 @@ fn sum_of_parts(sum: &Unfinished) -> Body {
     }
 }
 
-/// Returns true if the epilogue only stores the product.
+/// Returns `true` if the epilogue only stores the product.
 fn is_plain(epilogue: &Body) -> bool {
     let stored = matches!(epilogue.stores[..], [Store::Value { level: Level::Element, .. }]);
     stored && matches!(epilogue.nodes[..], [Node { kind: NodeKind::Accumulator, .. }])
 }
 
 /// Cuts the contracted axes of a product into equal parts, which become its first batch axes. Returns `None`
-/// if that is impossible.
+/// if the extents or the layouts do not allow it.
 pub(super) fn cut_terms(
     axes: &DotAxes,
     parts: usize,

@@ -1,8 +1,8 @@
 //! Grouping of similar products into one launch, such as the gradients of queries, keys and values.
 //!
 //! In: launches. Out: the same launches, with products moved into an earlier launch of similar products.
-//! Invariant: only tiled products are launched between the two, and none of them needs the result of
-//! another. The device's queue gets fewer launches, and each fills more of the device.
+//! Invariant: a product is only moved across launches of tiled products whose results it does not read. The
+//! device's queue receives fewer launches, and each of them fills more of the device.
 
 use super::{Lowering, Section};
 use crate::schedule::group::{self, Class, Form};

@@ -1,12 +1,12 @@
 //! Scatters that round their updates to 16 bits, such as those into pages of keys and values.
 //!
 //! In: the kernels of a graph. Out: the same kernels without those that only round the updates of scatters.
-//! The scatters read the unrounded updates, because GPU kernels round at every store to 16 bits. Always
-//! holds: the stored values are the same. A scatter that adds is left unchanged, because it would add
-//! unrounded updates.
+//! The scatters read the unrounded updates, because GPU kernels round at every store to 16 bits. Invariant:
+//! the stored values are the same. A scatter that adds is left unchanged, because it would add unrounded
+//! updates.
 //!
-//! Each layer of a model has two such updates, each of which is a part of the rows of a larger matrix. For so
-//! little data, separate kernels would dominate the cost.
+//! Each layer of a model has two such updates, each of which is a part of the rows of a larger matrix. The
+//! updates are so small that launching separate kernels for them would dominate the cost.
 
 use super::Lowering;
 use super::apart::regrouped;
@@ -28,7 +28,8 @@ pub(super) fn at_scatters(lowering: &mut Lowering<'_>) {
         };
         let mut move_one = |found: &Option<[Access; 2]>| match found {
             Some([source, result]) if !kept.contains(&result.buffer) => {
-                // A persistent source may already have its next value when the scatter runs.
+                // Leave out sources that are not temporaries: a persistent source may already have its next
+                // value when the scatter runs.
                 let is_temporary = lowering.kernels[..at]
                     .iter()
                     .any(|spec| spec.writes.iter().any(|w| w.buffer == source.buffer));
@@ -61,14 +62,14 @@ fn rounded(part: &Part, spec: &KernelSpec) -> Option<[Access; 2]> {
     rounds(&part.kernel, &spec.reads[part.reads.clone()], &spec.writes[part.writes.clone()])
 }
 
-/// Returns true if a body only converts each loaded element to another type.
+/// Returns `true` if a body only converts each loaded element to another type.
 fn only_casts(body: &Body) -> bool {
     let [Store::Value { node, level: Level::Element, .. }] = body.stores[..] else { return false };
     let NodeKind::Cast(from) = body.node(node).kind else { return false };
     matches!(body.node(from).kind, NodeKind::Load(_)) && body.nodes.len() == 2
 }
 
-/// Makes scatters read the source of a rounded buffer. Returns false if another kernel reads the buffer.
+/// Makes scatters read the source of a rounded buffer. Returns `false` if another kernel reads the buffer.
 fn move_to_scatters(lowering: &mut Lowering<'_>, source: &Access, result: &Access) -> bool {
     let mut moved = Vec::new();
     for (user, spec) in lowering.kernels.iter().enumerate() {
@@ -91,7 +92,7 @@ fn move_to_scatters(lowering: &mut Lowering<'_>, source: &Access, result: &Acces
     true
 }
 
-/// Removes a kernel, or the parts of a group that are done.
+/// Removes a kernel, or the parts of a group for which `is_done` is true.
 fn leave_out(lowering: &mut Lowering<'_>, at: usize, is_done: &[bool]) {
     let spec = lowering.kernels.remove(at);
     let Kernel::Group(parts) = &spec.kernel else { return };

@@ -40,7 +40,7 @@ fn is_distinct(spec: &KernelSpec) -> bool {
     spec.commit && matches!(spec.kernel, Kernel::Op(OpKind::Scatter { op: ScatterOp::Distinct, .. }))
 }
 
-/// Returns true if one kernel can run both scatters, whose elements may lie at different offsets.
+/// Returns `true` if one kernel can run both scatters, whose elements may lie at different offsets.
 fn are_alike(a: &KernelSpec, b: &KernelSpec) -> bool {
     let fits = |(a, b): (&Access, &Access)| {
         (a.dtype, &a.layout.shape, &a.layout.strides) == (b.dtype, &b.layout.shape, &b.layout.strides)

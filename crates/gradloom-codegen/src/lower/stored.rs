@@ -6,8 +6,8 @@
 //! moves right before its first reader. Invariant: no element changes, because these conversions are
 //! exact.
 //!
-//! This runs after fusion, so that no graph pass can separate a conversion from its reader. It identifies a
-//! conversion by the buffer that it writes, so views of that buffer do not matter.
+//! The pass runs after fusion, so that no graph pass can separate a conversion from its reader. It identifies
+//! a conversion by the buffer that the conversion writes, so views of that buffer do not matter.
 
 use super::{Draft, Lowering};
 use crate::product::DotProblem;
@@ -24,7 +24,7 @@ enum OfProducts {
     FloatsAndBlocks,
 }
 
-/// Makes attention read the sources of conversions.
+/// Makes attention read the sources of float conversions.
 pub(super) fn of_attention(lowering: &mut Lowering<'_>) {
     read(lowering, OfProducts::Nothing);
 }
@@ -84,8 +84,8 @@ fn read(lowering: &mut Lowering<'_>, of_products: OfProducts) {
     }
 }
 
-/// Returns the operand of a kernel that only converts elements to f32, and its format if it consists of
-/// blocks.
+/// Returns the operand of a kernel that only converts elements to f32, and the format of the operand if it
+/// consists of blocks.
 fn conversion(spec: &KernelSpec) -> Option<(&Access, Option<BlockFormat>)> {
     let ([source], [result]) = (&spec.reads[..], &spec.writes[..]) else { return None };
     let format = match &spec.kernel {
@@ -99,7 +99,7 @@ fn conversion(spec: &KernelSpec) -> Option<(&Access, Option<BlockFormat>)> {
     (is_stored && in_order && result.dtype == DType::F32).then_some((source, format))
 }
 
-/// Returns true if a body only converts each loaded element to f32.
+/// Returns `true` if a body only converts each loaded element to f32.
 fn only_converts(body: &Body) -> bool {
     let [Store::Value { node, level: Level::Element, .. }] = body.stores[..] else { return false };
     let node = body.node(node);
@@ -113,7 +113,8 @@ enum Reader<'k> {
     Attention,
 }
 
-/// Calls `f` with each such kernel and the index of its first operand.
+/// Calls `f` with each product and each attention op that a kernel consists of, and with the index of its
+/// first operand.
 fn each_reader(kernel: &Kernel, f: &mut dyn FnMut(Reader<'_>, usize)) {
     match kernel {
         Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } => f(Reader::Product(axes), 0),
