@@ -1,7 +1,7 @@
 //! The part of a target that decides how its kernels are generated.
 //!
-//! Each kind of device has one value of a type that implements [`Dialect`], in a separate folder. No other
-//! code distinguishes kinds of devices, so a program for one of them links no code of the others.
+//! Each kind of device implements [`Dialect`] in a separate folder. No other code distinguishes kinds of
+//! devices, so a program for one of them links no code of the others.
 
 use super::Target;
 use crate::cuda::Replay;
@@ -20,7 +20,7 @@ pub(crate) trait Dialect: Sync {
     /// Returns the short name: `cpu`, `wgsl` or `cuda`.
     fn name(&self) -> &'static str;
 
-    /// Returns true if kernels run on a GPU, so that the target's limits and choices apply.
+    /// Returns `true` if kernels run on a GPU, so that the target's limits and choices apply.
     fn is_gpu(&self) -> bool {
         true
     }
@@ -36,7 +36,7 @@ pub(crate) trait Dialect: Sync {
     /// Generates kernels for a device to load. Returns an empty [`Code`] if the device generates them itself.
     ///
     /// # Errors
-    /// If a kernel cannot run on such a device.
+    /// Returns an error if a kernel cannot run on such a device.
     fn code(&self, _source: &Source<'_>) -> Result<Code> {
         Ok(Code::default())
     }
@@ -44,7 +44,7 @@ pub(crate) trait Dialect: Sync {
     /// Returns the kernels in the language that all GPUs share, or an empty list for a CPU.
     ///
     /// # Errors
-    /// If a kernel cannot run on such a device.
+    /// Returns an error if a kernel cannot run on such a device.
     fn kernels(&self, _source: &Source<'_>) -> Result<Vec<Text>> {
         Ok(Vec::new())
     }
@@ -52,7 +52,7 @@ pub(crate) trait Dialect: Sync {
     /// Returns the kernels as text.
     ///
     /// # Errors
-    /// If a kernel cannot run on such a device.
+    /// Returns an error if a kernel cannot run on such a device.
     fn texts(&self, source: &Source<'_>) -> Result<Vec<Text>>;
 
     /// Returns the graphs that a step replays, or `None` if the device does not record steps as graphs.
@@ -95,7 +95,8 @@ impl Code {
     /// Returns the kernels.
     ///
     /// # Errors
-    /// If they have another type, as those for another kind of device do.
+    /// Returns an error if there are no kernels, or if they have another type, as those for another kind of
+    /// device do.
     pub fn get<T: Any>(&self) -> Result<&T> {
         self.0.as_ref().and_then(|kernels| kernels.downcast_ref()).ok_or_else(other_device)
     }
@@ -103,7 +104,7 @@ impl Code {
     /// Returns a mutable reference to the kernels.
     ///
     /// # Errors
-    /// Same as [`Code::get`].
+    /// Returns an error if [`Code::get`] does.
     pub fn get_mut<T: Any>(&mut self) -> Result<&mut T> {
         self.0.as_mut().and_then(|kernels| kernels.downcast_mut()).ok_or_else(other_device)
     }
@@ -116,9 +117,10 @@ fn other_device() -> Error {
 /// A kernel of a launch as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text {
-    /// Index of the launch in its list.
+    /// Index of the launch among the hoisted launches of its plan if `is_hoisted` is true, else among the
+    /// other launches.
     pub launch: usize,
-    /// True if it runs once, when the program is loaded.
+    /// True if the kernel runs once, when the program is loaded.
     pub is_hoisted: bool,
     /// Human-readable title.
     pub label: String,

@@ -36,7 +36,7 @@ impl Clock {
     /// Runs a stage and records its duration.
     ///
     /// # Errors
-    /// If the stage fails.
+    /// Returns an error if the stage fails.
     pub fn stage<T>(&mut self, name: &'static str, stage: impl FnOnce() -> Result<T>) -> Result<T> {
         let start = now();
         let value = stage()?;

@@ -2,8 +2,8 @@
 //!
 //! In: the limits of a device. Out: for the stages after the passes, the fusion of ops, the passes that turn
 //! kernels into launches ([`Target::lower`]), and the kernels of a planned program, as text
-//! ([`Target::emit`]) or ready to load ([`Target::code`]). A device has one target while it is open. Output
-//! that needs no device uses the same type.
+//! ([`Target::emit`]) or ready to load ([`Target::code`]). A device has one target while it is open. A target
+//! can also be created without a device, to generate text.
 
 use super::dialect::{Code, Dialect, Source, Text};
 use crate::cpu::Cpu;
@@ -82,7 +82,7 @@ impl Target {
         self.dialect.name()
     }
 
-    /// Returns true if kernels run on a GPU.
+    /// Returns `true` if kernels run on a GPU.
     pub fn is_gpu(&self) -> bool {
         self.dialect.is_gpu()
     }
@@ -107,9 +107,9 @@ impl Target {
         }
     }
 
-    /// Returns the target of the same device for one graph: without the vendor's library if no product is
-    /// large enough for it or it is not available. `has_library` is called only if there is such a product,
-    /// as opening a library takes time.
+    /// Returns the target of the same device for one graph. The vendor library is left out if no product is
+    /// large enough for it, or if `has_library` returns `false`. `has_library` is only called if there is
+    /// such a product, because opening a library takes time.
     #[must_use]
     pub fn for_graph(mut self, graph: &Graph, has_library: impl FnOnce() -> bool) -> Self {
         let precision = self.precision();
@@ -158,7 +158,7 @@ impl Target {
     /// are split into buffers.
     ///
     /// # Errors
-    /// If a kernel cannot run on such a device.
+    /// Returns an error if a kernel cannot run on such a device.
     pub fn code(&self, graph: &Graph, plan: &Plan, cuts: &Cuts) -> Result<Code> {
         self.dialect.code(&Source { target: self, graph, plan, cuts })
     }
@@ -167,7 +167,7 @@ impl Target {
     /// list for a CPU.
     ///
     /// # Errors
-    /// If a kernel cannot run on such a device.
+    /// Returns an error if a kernel cannot run on such a device.
     pub fn kernels(&self, graph: &Graph, plan: &Plan) -> Result<Vec<Text>> {
         self.dialect.kernels(&Source { target: self, graph, plan, cuts: &Cuts::default() })
     }
@@ -176,7 +176,7 @@ impl Target {
     /// instructions of the tile loops that a kernel consists of or ends with.
     ///
     /// # Errors
-    /// If a kernel cannot run on such a device.
+    /// Returns an error if a kernel cannot run on such a device.
     pub fn emit(&self, graph: &Graph, plan: &Plan) -> Result<Vec<Text>> {
         self.dialect.texts(&Source { target: self, graph, plan, cuts: &Cuts::default() })
     }
@@ -188,11 +188,11 @@ impl Target {
     }
 }
 
-/// Fuses a graph and lowers it for a GPU with these limits and choices: an NVIDIA GPU if it runs kernels
-/// concurrently, else one through WebGPU.
+/// Fuses a graph and lowers it for a GPU with these limits and choices. If the limits allow concurrent
+/// kernels ([`Limits::branches`]), the target is CUDA, else WebGPU.
 ///
 /// # Errors
-/// If the graph still contains a block op, which passes must expand first.
+/// Returns an error if the graph still contains a block op, which passes must expand first.
 pub fn lower_for(graph: &Graph, limits: &Limits, choices: &Choices) -> Result<Lowered> {
     let dialect: &'static dyn Dialect = if limits.branches { &Cuda } else { &Wgsl };
     let target = Target::gpu(dialect, *limits, choices.clone());

@@ -71,12 +71,12 @@ pub struct TrainingGraph {
     pub reports: Vec<passes::PassReport>,
 }
 
-/// Runs the stages from a traced loss up to the passes. With a memory budget, `plan` must plan a graph as
-/// loading would.
+/// Runs the stages from a traced loss up to the passes. With a memory budget, `plan` must return the plan
+/// with which a graph would be loaded.
 ///
 /// # Errors
-/// If the loss is not an f32 scalar, a parameter has no gradient, a setting is out of range, or the budget is
-/// too small.
+/// Returns an error if the loss is not an f32 scalar, a parameter has no gradient, a setting is out of range,
+/// or the budget is too small.
 pub fn training(
     traced: &Traced,
     params: &ParamTable,
@@ -118,13 +118,13 @@ pub fn training(
                 passes::remat::fit(graph, loss, budget, plan)
             })?;
         }
-        // The graph is verified in every build when it is loaded.
+        // Verification is not repeated here, because the graph is verified in every build when it is loaded.
         Ok((passes, reports))
     })?;
     Ok(TrainingGraph { trace, grad, optim, passes, unused, reports })
 }
 
-/// Returns the name in the store of an optimizer's state. `program` is the name of the program, or empty.
+/// Returns the name of an optimizer's state in the store. `program` is the name of the program, or empty.
 pub fn optimizer_state(program: &str, state: &str) -> String {
     match (program, state.strip_prefix(STATE_PREFIX)) {
         ("", _) | (_, None) => state.to_string(),
@@ -198,10 +198,11 @@ fn with_loss(traced: &Traced) -> Result<Graph> {
     Ok(graph)
 }
 
-/// Appends the backward pass of the output `loss`, and returns the trainable parameters with the graph.
+/// Appends the backward pass of the output `loss`, and returns the graph with its trainable parameters.
 ///
 /// # Errors
-/// If a parameter that is not frozen has no gradient, or an op between the loss and a parameter has none.
+/// Returns an error if a parameter that is not frozen has no gradient, or an op between the loss and a
+/// parameter has none.
 pub fn differentiate(graph: &Graph, traced: &Traced, params: &ParamTable) -> Result<(Graph, Vec<Trainable>)> {
     let (graph, trainables, _) = differentiate_with(graph, traced, params, &Options::default())?;
     Ok((graph, trainables))
@@ -302,7 +303,7 @@ mod tests {
         };
         let ((none, plain), (seeds, scaled)) = (gradients(false), gradients(true));
         assert_eq!((none, seeds), (0, 1));
-        // Scaling by a power of two does not round.
+        // Compare exactly, because scaling by a power of two does not round.
         let times = |values: &Vec<f64>| values.iter().map(|x| x * 1024.0).collect::<Vec<_>>();
         let plain: Vec<_> = plain.iter().map(|(name, values)| (name.clone(), times(values))).collect();
         assert_eq!(plain, scaled);

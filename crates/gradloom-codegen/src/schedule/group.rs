@@ -23,8 +23,8 @@ pub fn schedule(limits: &Limits) -> GroupSchedule {
         workgroup,
         subgroup: limits.subgroup_of(workgroup),
         columns: limits.column_sharing(LANES),
-        // A software device has little parallelism, and compiling a second kernel would take longer than it
-        // saves.
+        // On a software device, one workgroup computes longer totals alone: the device has little
+        // parallelism, and compiling a second kernel would take longer than it saves.
         short: if limits.software { 64 } else { 1 } * GroupSchedule::CHUNK,
         workspace: 0,
     }
@@ -79,13 +79,13 @@ impl Form {
         match self {
             Self::Columns(..) => columns.div_ceil(schedule.columns[1]),
             Self::Map | Self::Total(..) | Self::Scatter => chunks(rows * columns),
-            // Tiles determine the number.
+            // Zero, because the tiles of a product determine the number.
             Self::Product => 0,
         }
     }
 }
 
-/// Returns true if a product is a single tiled kernel, whose workgroups locate their operands by workgroup
+/// Returns `true` if a product is a single tiled kernel, whose workgroups locate their operands by workgroup
 /// number.
 fn is_tiled(schedule: &Schedule) -> bool {
     let Schedule::Product(product) = schedule else { return false };
@@ -115,17 +115,18 @@ pub fn extents(part: &Part, reads: &[Access]) -> [usize; 2] {
     }
 }
 
-/// Returns true if each result of a body is computed from the elements at its position.
+/// Returns `true` if each result of a body is computed from the elements at its position.
 pub(crate) fn is_map(body: &Body) -> bool {
     Form::of(body) == Some(Form::Map)
 }
 
-/// Returns true if a body only reduces columns, which are short enough for a single kernel.
+/// Returns `true` if a body only reduces columns, which are short enough for a single kernel.
 pub fn is_short(body: &Body, reads: &[Access], writes: &[Access]) -> bool {
     matches!(Form::of(body), Some(Form::Columns(..))) && fits(body, reads, writes)
 }
 
-/// Returns true if a part runs from a table of parts even if it is the only one.
+/// Returns `true` if a part only reduces short columns. Such a part runs from a table of parts, even if the
+/// table has no other part.
 pub fn is_columns(part: &Part, launch: &Launch) -> bool {
     let (reads, writes) = (&launch.reads[part.reads.clone()], &launch.writes[part.writes.clone()]);
     matches!(&part.kernel, Kernel::Loop(body) if is_short(body, reads, writes))
@@ -138,8 +139,8 @@ pub(crate) struct Class {
     /// Types of operands and results in memory.
     dtypes: Vec<DType>,
     nodes: Vec<Node>,
-    /// Stores of a map. Empty for reductions: totals are the same along a row or across the rows of one
-    /// column.
+    /// Stores of a map. Empty for reductions, because the total of a row and that of a single column are
+    /// computed in the same way.
     stores: Vec<Store>,
     /// Axes of an op, and the shapes, strides and alignment of its operands and result.
     op: Vec<usize>,
@@ -151,10 +152,11 @@ pub(crate) fn class(part: &Part, reads: &[Access], writes: &[Access]) -> Option<
     let dtypes = reads.iter().chain(writes).map(|access| access.dtype).collect();
     if let Kernel::Op(kind) = &part.kernel {
         let mut op = Vec::new();
-        // Vectors must have the same alignment as those of the other parts.
+        // Elements that are loaded as vectors must have the same alignment in all parts.
         let vector = if form == Form::Product { VECTOR } else { 1 };
         match kind {
-            // The kernel writes a product from the first element of its buffer on.
+            // Reject results at an offset, because the kernel writes a product from the first element of its
+            // buffer on.
             OpKind::Dot(_) if writes[0].layout.offset > 0 => return None,
             OpKind::Dot(axes) => {
                 for list in [&axes.lhs_contract, &axes.rhs_contract, &axes.lhs_batch, &axes.rhs_batch] {
@@ -187,7 +189,7 @@ pub(crate) fn class(part: &Part, reads: &[Access], writes: &[Access]) -> Option<
 }
 
 /// Returns the indices of the parts that run together: parts of the same class for which `joins` returns
-/// true, given the first member and the part. A part that runs alone has a separate list.
+/// `true`, given the first member and the part. A part that runs alone has a separate list.
 pub fn batches(
     parts: &[Part],
     launch: &Launch,
@@ -205,7 +207,7 @@ pub fn batches(
     batches.into_iter().map(|(_, members)| members).collect()
 }
 
-/// Returns true if a table can describe the positions of a body's elements.
+/// Returns `true` if a table can describe the positions of a body's elements.
 fn fits(body: &Body, reads: &[Access], writes: &[Access]) -> bool {
     let nodes = body.nodes.iter().enumerate().all(|(i, node)| match node.kind {
         NodeKind::Load(read) => match node.level {
@@ -219,7 +221,7 @@ fn fits(body: &Body, reads: &[Access], writes: &[Access]) -> bool {
         _ => true,
     });
     let contiguous = writes.iter().all(|write| write.layout.is_contiguous());
-    // Writing a single byte of a word would take atomics.
+    // Reject results of single bytes, because writing a byte of a word would require atomics.
     let words = writes.iter().all(|write| write.dtype.bytes() > 1);
     nodes && contiguous && words && body.rows * body.columns > 0
 }
@@ -227,7 +229,7 @@ fn fits(body: &Body, reads: &[Access], writes: &[Access]) -> bool {
 /// Returns the body of a part of a class.
 ///
 /// # Panics
-/// If the part is no loop.
+/// Panics if the part is not a loop.
 pub fn body_of(part: &Part) -> &Body {
     match &part.kernel {
         Kernel::Loop(body) => body,
@@ -235,7 +237,7 @@ pub fn body_of(part: &Part) -> &Body {
     }
 }
 
-/// Returns true if one workgroup adds up all elements of a body.
+/// Returns `true` if one workgroup adds up all elements of a body.
 pub fn is_short_total(body: &Body, schedule: &GroupSchedule) -> bool {
     body.rows * body.columns <= schedule.short
 }
@@ -247,7 +249,8 @@ pub(crate) fn workspace(
     writes: &[Access],
     schedule: &GroupSchedule,
 ) -> u64 {
-    // For each class, its bytes of scratch, and whether any of its parts needs them.
+    // For each class, the number of bytes of scratch for its parts, and a flag that is true if any of these
+    // parts needs scratch.
     let mut classes: Vec<(Class, u64, bool)> = Vec::new();
     for part in parts {
         let class = class(part, &reads[part.reads.clone()], &writes[part.writes.clone()]);

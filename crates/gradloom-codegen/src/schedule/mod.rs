@@ -56,7 +56,7 @@ impl Sharing for Workgroups {
         (Schedule::Group(schedule), bytes.max(schedule.workspace))
     }
 
-    /// Returns false: several invocations read the elements of a row.
+    /// Returns `false`, because several invocations read the elements of a row.
     fn has_whole_rows(&self) -> bool {
         false
     }

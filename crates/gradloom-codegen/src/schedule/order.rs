@@ -8,8 +8,8 @@ use gradloom_core::kernel::{Access, CumulateSchedule, Schedule, SortMethod, Sort
 const WORKGROUP: usize = 256;
 /// Maximum number of elements that an invocation adds up sequentially.
 const EACH: usize = 8;
-/// Number of elements that a workgroup sorts in workgroup memory. Their keys and indices take half of what
-/// every device has.
+/// Number of elements that a workgroup sorts in workgroup memory. Their keys and indices take half of the
+/// workgroup memory that every device has.
 const PART: usize = 1024;
 /// Number of elements of a tile that is sorted by a digit.
 const TILE: usize = 2048;

@@ -1,4 +1,4 @@
-//! The type in which a program multiplies and stores values between its kernels.
+//! The type in which a program multiplies, and in which it stores values between its kernels.
 
 /// Type that a program computes in, if its device supports it. Parameters, optimizer states, sums, norms,
 /// softmax and losses are always `f32`. A device that lacks a type computes in `f32` instead, as CPUs do.

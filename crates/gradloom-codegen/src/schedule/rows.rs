@@ -1,26 +1,27 @@
-//! Schedules of the rows of bodies that reduce.
+//! Schedules of the rows of loops with reductions.
 
 use crate::limits::Limits;
 use gradloom_core::kernel::{Body, RowSchedule, Store};
 
-/// Maximum number of invocations of a workgroup.
+/// Maximum number of invocations of a workgroup, except for very long rows.
 const WORKGROUP: usize = 256;
 /// Maximum number of partial results per column, for few and for many rows.
 const MOST_PARTIALS: [usize; 2] = [128, 256];
-/// Minimum number of rows per slot before there are more partial results.
+/// Minimum number of rows per slot and partial result for which the larger maximum of partial results
+/// applies.
 const FEW_STEPS: usize = 16;
-/// Approximate number of positions of a row that an invocation keeps, if it loads four neighbours at a time.
+/// Approximate number of positions of a row that an invocation keeps, if it loads four neighbors at a time.
 const KEPT_IN_FOURS: usize = 16;
 /// Approximate number of positions of a row that an invocation keeps, if there are so few rows that most of a
 /// device is idle.
 const KEPT_OF_FEW: usize = 8;
-/// Maximum number of rows for `KEPT_OF_FEW`. On an H200, the next token of GPT-2 124M takes 6% less time for
-/// 4 and 8 texts with it, 1% less for 32, and the same for 64.
+/// Maximum number of rows for which [`KEPT_OF_FEW`] applies. On an H200, it reduces the time of the next
+/// token of GPT-2 124M by 6% for 4 and 8 texts, by 1% for 32, and not at all for 64.
 const FEW_ROWS: usize = 32;
 /// Minimum number of columns for loading rows in groups of four if their length is not a multiple of four.
 const LONG_ROW: usize = 1024;
-/// Minimum number of columns for the largest workgroups. They reduce the number of rows in progress, because
-/// rows are read several times, each time from memory if too many are in progress.
+/// Minimum number of columns for the largest workgroups, which keep fewer rows in progress. A row is read
+/// several times, each time from memory if too many rows are in progress.
 const VERY_LONG_ROW: usize = 16_384;
 /// Minimum number of rows for which each invocation can compute four columns without leaving the device idle.
 const MANY_ROWS: usize = 4096;
@@ -38,24 +39,24 @@ const VECTOR: usize = 8;
 /// Number of lanes that add up the partial results of a column.
 const FINISHING_LANES: usize = 16;
 
-/// Returns the schedule of the rows of a body that reduces.
+/// Returns the schedule of the rows of a body with reductions.
 pub(crate) fn rows(body: &Body, limits: &Limits) -> RowSchedule {
     if !limits.fours {
         return shared_out(body, limits, false);
     }
     let schedule = shared_out(body, limits, true);
-    // A group of four that crosses the end of a row is not unrolled, and sums of columns are only kept if
-    // groups are unrolled.
+    // Do not use groups of four in two cases: an unrolled group cannot cross the end of a row, and sums of
+    // columns are only kept if groups are unrolled.
     let ragged = !body.columns.is_multiple_of(4) && schedule.is_unrolled();
     let kept = body.has_column_reductions() && !schedule.is_unrolled();
     if schedule.fours && (ragged || kept) { shared_out(body, limits, false) } else { schedule }
 }
 
-/// Returns the schedule of the rows, in groups of four neighbours if `fours` allows that and it pays off.
+/// Returns the schedule of the rows, in groups of four neighbors if `fours` is true and the groups pay off.
 fn shared_out(body: &Body, limits: &Limits, fours: bool) -> RowSchedule {
     // A software device runs the invocations of a workgroup one after the other, a few at a time, and
     // switches between them at each barrier. Invocations that share nothing are many times faster there, as
-    // long as there are some rows for each of its threads.
+    // long as there are some rows for each thread of the device.
     let sums = body.has_column_reductions();
     let along = body.has_row_reductions();
     let long = sums && body.columns > SUMS_ALONE;
@@ -66,8 +67,8 @@ fn shared_out(body: &Body, limits: &Limits, fours: bool) -> RowSchedule {
             0 => body.columns > 0 && (along || body.rows >= MANY_ROWS),
             _ => along && !sums && body.columns >= LONG_ROW,
         };
-    // Sums of columns alone need no workgroup barrier. Lanes that share a row also have to keep sums of
-    // columns.
+    // Sums of columns alone need no workgroup barrier, so workgroups may have their full size. Otherwise,
+    // there must be enough lanes per row to keep its sums of columns.
     let all = WORKGROUP.min(limits.invocations as usize);
     let kept = if sums { body.columns.div_ceil(SUMS_OF_A_LANE).next_power_of_two() } else { 1 };
     let most = match along {

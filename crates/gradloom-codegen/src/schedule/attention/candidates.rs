@@ -1,7 +1,7 @@
 //! Choices for attention that are worth measuring.
 //!
-//! In: a kernel, its problem, and the limits. Out: choices, starting with that of the rule. Invariant:
-//! they suit the limits, and no two are equal.
+//! In: a kernel, its problem, and the limits. Out: choices, starting with that of the rule. Invariant: all
+//! choices suit the limits, and no two are equal.
 
 use super::choose::{FEW_ROWS, TILES, choose, own};
 use super::{Choice, Kernel, Matrices, Problem, suits};

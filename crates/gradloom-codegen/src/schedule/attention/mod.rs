@@ -21,7 +21,7 @@ use crate::product::rows_are_groups;
 use gradloom_core::ir::{AttentionSpec, DType, OpKind};
 use gradloom_core::kernel::{self, Access, AttentionSchedule, MATRIX};
 
-/// Number of invocations of a workgroup in which each computes whole rows. Heads with at least as many rows
+/// Number of invocations of a workgroup in which each computes whole rows. Heads with at least this many rows
 /// do not share workgroups.
 const OWN: usize = 64;
 /// Number of invocations of a workgroup in which each computes whole rows, on a device that computes on a
@@ -98,26 +98,26 @@ pub(crate) fn problems_of(launch: &kernel::Kernel, reads: &[Access]) -> Vec<(Ker
     alone.map(|&kernel| (kernel, problem)).collect()
 }
 
-/// Returns true if a kernel can be measured on its own. Only a program can fill a block table, and the
+/// Returns `true` if a kernel can be measured on its own. Only a program can fill a block table, and the
 /// gradient may have no extra operands, because it already binds as many as every device supports.
 fn can_run_alone(kernel: Kernel, problem: &Problem) -> bool {
     !problem.spec.block_table && (kernel == Kernel::Forward || problem.spec.extra_operands() == 0)
 }
 
-/// Returns true if the blocks of a tile fit a workgroup of a device with these limits.
+/// Returns `true` if the blocks of a tile fit a workgroup of a device with these limits.
 fn fits(kernel: Kernel, problem: &Problem, tile: &Tile, limits: &Limits) -> bool {
     tile.threads() <= limits.invocations as usize
         && tile.bytes(kernel, problem) <= limits.workgroup_memory as usize
 }
 
-/// Returns true if matrix instructions can compute a kernel with this choice.
+/// Returns `true` if matrix instructions can compute a kernel with this choice.
 fn matrices_fit(kernel: Kernel, problem: &Problem, matrices: &Matrices, limits: &Limits) -> bool {
     let Problem { batch, heads, key_heads, queries, keys, depth, value_depth, .. } = *problem;
     let extents = [batch, heads, key_heads, queries, keys, depth, value_depth];
     limits.cooperative
         && limits.subgroup_of(matrices.threads()) == u32::try_from(matrices.subgroup).ok()
         && matrices.threads() <= limits.invocations as usize
-        // Each lane then holds four elements of each of two rows.
+        // With this size, each lane holds four elements of each of two rows.
         && matrices.subgroup == 32
         && [16, 32, 64].contains(&matrices.columns)
         && !extents.contains(&0)
@@ -126,7 +126,7 @@ fn matrices_fit(kernel: Kernel, problem: &Problem, matrices: &Matrices, limits: 
         && matrices.bytes(kernel, problem) <= limits.workgroup_memory as usize
 }
 
-/// Returns true if lanes of subgroups can compute the forward kernel with this choice.
+/// Returns `true` if lanes of subgroups can compute the forward kernel with this choice.
 fn lanes_fit(problem: &Problem, lanes: &Lanes, limits: &Limits) -> bool {
     let Problem { batch, heads, key_heads, queries, keys, depth, value_depth, .. } = *problem;
     let per_key = lanes.lanes(problem);
@@ -140,7 +140,7 @@ fn lanes_fit(problem: &Problem, lanes: &Lanes, limits: &Limits) -> bool {
         && lanes.bytes(problem) <= limits.workgroup_memory as usize
 }
 
-/// Returns true if a device with these limits can compute a kernel with this choice. `half` is true if
+/// Returns `true` if a device with these limits can compute a kernel with this choice. `half` is true if
 /// operands may be rounded to 16 bits.
 pub fn suits(choice: &Choice, kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) -> bool {
     match choice {

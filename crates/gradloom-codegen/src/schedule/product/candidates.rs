@@ -1,8 +1,8 @@
 //! Choices for a product that are worth measuring.
 //!
-//! In: a problem and the limits. Out: choices, starting with that of the rule. Invariant: they suit the
-//! limits, and no two are equal. Each cooperative tile has been compiled on a device before, because a tile
-//! that a driver fails to compile can cause the loss of the device.
+//! In: a problem and the limits. Out: choices, starting with that of the rule. Invariant: all choices suit
+//! the limits, and no two are equal. Each cooperative tile has been compiled on a device before, because a
+//! tile that a driver fails to compile can cause the loss of the device.
 
 use super::{choose, of_operands, suits};
 use crate::limits::Limits;
@@ -55,8 +55,9 @@ const COOPERATIVE: [CooperativeTile; 6] = [
 
 /// Minimum number of terms of a part.
 const TERMS: usize = 64;
-/// Maximum number of workgroups of all parts, and number of workgroups from which uncut sums are tried.
+/// Maximum number of workgroups of all parts.
 const MANY: usize = 800;
+/// Minimum number of workgroups for which uncut sums are tried.
 const ENOUGH: usize = 32;
 
 /// Returns the choices for a product on a device with these limits, starting with that of the rule.

@@ -67,9 +67,9 @@ fn by_threads(threads: [u32; 2], [thread_m, thread_n]: [u32; 2], staging: Stagin
     ProductChoice { method: Method::Portable(tile), parts: 1 }
 }
 
-/// Number of multiplications below which a software device takes longer to compile a kernel than to run it,
-/// and number from which only the run time matters.
+/// Number of multiplications below which a software device takes longer to compile a kernel than to run it.
 const LITTLE: u64 = 2 << 20;
+/// Number of multiplications from which only a kernel's run time matters on a software device.
 const MUCH: u64 = 8 << 20;
 
 /// Returns a choice that loads element by element. A larger tile per thread needs fewer loads but takes
@@ -113,7 +113,7 @@ fn cooperative(problem: &DotProblem, operands: DType, limits: &Limits) -> Option
     if fits(large) && tiles(problem, 128, 128) >= 512 {
         return Some(ProductChoice { method: Method::Cooperative(large), parts: 1 });
     }
-    // Handles short sums in one wave of workgroups, and long sums of few results.
+    // Treat short sums in one wave of workgroups, and long sums of few results, specially.
     let count = tiles(problem, 128, 128);
     let (tile, parts) = match problem.k {
         ..=512 if (64..=132).contains(&count) => (deep, 1),
@@ -144,7 +144,7 @@ fn sliced(problem: &DotProblem, limits: &Limits) -> Option<ProductChoice> {
 /// Maximum number of rows of a product that is bound by reading its right operand.
 const FEW_ROWS: usize = 8;
 
-/// Returns true if a product of few rows is computed by a kernel that reads its right operand once.
+/// Returns `true` if a product of few rows is computed by a kernel that reads its right operand once.
 pub(crate) fn reads_once(problem: &DotProblem, operands: DType, limits: &Limits) -> bool {
     of_few_rows(problem, Some(operands), limits).is_some()
 }
@@ -231,10 +231,10 @@ fn lanes_of_terms(problem: &DotProblem, limits: &Limits) -> Option<ProductChoice
     }
     let [rows, columns, slices] = match Side::both(problem)[1].along {
         Along::Contract => [FEW_ROWS, 16, 32],
-        // Uses as many threads as there are terms for. With eight rows, a thread needs so many registers that
-        // a multiprocessor only has room for one workgroup. On an H100, a step of GPT-2 124M with 8 texts
-        // takes 0.62 ms in tiles of four rows, and 0.80 ms in tiles of eight, although these read the right
-        // operand only once.
+        // Uses as many threads as the number of terms allows. With eight rows, a thread needs so many
+        // registers that a multiprocessor only has room for one workgroup. On an H100, a step of GPT-2 124M
+        // with 8 texts takes 0.62 ms in tiles of four rows, and 0.80 ms in tiles of eight, although these
+        // read the right operand only once.
         Along::Free => [4, 16, (problem.k / 4).next_power_of_two().clamp(16, 128)],
     };
     let [m, columns, slices] = [rows.min(problem.m), columns, slices].map(narrow);
@@ -268,8 +268,8 @@ fn portable(problem: &DotProblem, limits: &Limits) -> ProductChoice {
     ProductChoice { method: Method::Portable(tile.unwrap_or(staged([32, 32, 16, 4, 4]))), parts }
 }
 
-/// Returns the number of elements of each operand to load together on a device with these limits: 4
-/// neighbours if possible, else 1.
+/// Returns the number of elements of each operand to load together on a device with these limits: 4 neighbors
+/// if possible, else 1.
 pub fn lanes(problem: &DotProblem, limits: &Limits) -> [u32; 2] {
     if limits.scalar {
         return [1, 1];

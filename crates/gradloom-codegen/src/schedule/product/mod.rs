@@ -20,8 +20,8 @@ use crate::schedule::precision::Precision;
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::{CooperativeTile, Method, ProductChoice, ProductSchedule, Staging};
 
-/// Returns the tile for operands of this type. A tile of f32 has half as many terms at a time, which take as
-/// many bytes.
+/// Returns the tile for operands of this type. A tile of f32 operands processes half as many terms at a time
+/// as one of 16-bit operands, so that they take as many bytes.
 pub(crate) fn of_operands(tile: CooperativeTile, operands: Option<DType>) -> CooperativeTile {
     match operands {
         Some(DType::F32) => CooperativeTile { k: (tile.k / 2).max(16), ..tile },
@@ -29,8 +29,8 @@ pub(crate) fn of_operands(tile: CooperativeTile, operands: Option<DType>) -> Coo
     }
 }
 
-/// Returns true if a tile is well formed and a device with these limits can run it. `operands` is the type of
-/// operands in matrix instructions.
+/// Returns `true` if a tile is well formed and a device with these limits can run it. `operands` is the type
+/// of operands in matrix instructions.
 pub fn fits(method: Method, operands: DType, limits: &Limits) -> bool {
     match method {
         Method::Portable(tile) => {
@@ -49,7 +49,7 @@ pub fn fits(method: Method, operands: DType, limits: &Limits) -> bool {
     }
 }
 
-/// Returns true if matrix instructions can read the operands of a product from registers: the left one is
+/// Returns `true` if matrix instructions can read the operands of a product from registers: the left one is
 /// loaded in groups of four terms, and the right one in groups of four along either axis.
 fn streams(tile: &CooperativeTile, problem: &DotProblem, limits: &Limits) -> bool {
     let [left, right] = Side::both(problem);
@@ -63,7 +63,7 @@ fn streams(tile: &CooperativeTile, problem: &DotProblem, limits: &Limits) -> boo
         && problem.n >= tile.n as usize
 }
 
-/// Returns true if a device with these limits can compute a product with this choice in this precision.
+/// Returns `true` if a device with these limits can compute a product with this choice in this precision.
 pub fn suits(choice: &ProductChoice, problem: &DotProblem, precision: Precision, limits: &Limits) -> bool {
     let allowed = match choice.method {
         Method::Portable(tile) if matches!(tile.staging, Staging::Lanes(_)) => {
@@ -96,7 +96,7 @@ pub fn suits(choice: &ProductChoice, problem: &DotProblem, precision: Precision,
 /// instructions.
 ///
 /// # Panics
-/// If the choice does not fit the limits.
+/// Panics if the choice does not fit the limits.
 pub(crate) fn schedule(
     problem: &DotProblem,
     choice: ProductChoice,

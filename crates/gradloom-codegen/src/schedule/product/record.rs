@@ -15,7 +15,7 @@ const SCALARS: u32 = 3;
 const SLICED: u32 = 10;
 /// Offset that is added to the number of threads per four columns.
 const LANES: u32 = 500;
-/// Maximum value of a number of a choice.
+/// Maximum value of each number of a choice.
 const LARGEST: u32 = 1024;
 
 /// Returns the line for a product and its choice.

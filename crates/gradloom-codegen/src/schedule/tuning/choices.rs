@@ -1,8 +1,8 @@
 //! Choices for the kernels of programs, in a value that both lowering and code generation use.
 //!
-//! In: a problem. Out: its measured choice, or else that of the rule. Invariant: the choice fits the
-//! limits, and cuts sums into at most as many parts as have terms. Equal values give equal choices, so the
-//! scratch that lowering counts is what the shaders use.
+//! In: a problem. Out: its measured choice, or else that of the rule. Invariant: the choice fits the limits,
+//! and leaves no part of a cut sum empty. Equal values contain equal choices, so lowering reserves as much
+//! scratch as the shaders use.
 
 use super::{Choice, Problem};
 use crate::limits::Limits;
@@ -41,7 +41,8 @@ impl Choices {
     }
 
     /// Sets the choice for a problem. The choice must suit the limits that shaders are generated for
-    /// ([`Choice::suits`]). Programs that were already lowered need a separate `Choices` value.
+    /// ([`Choice::suits`]). A program that was already lowered needs the value that it was lowered with, so
+    /// change a copy.
     pub fn insert(&mut self, problem: Problem, choice: Choice) {
         match self.measured.iter_mut().find(|(known, _)| *known == problem) {
             Some((_, known)) => *known = choice,
@@ -49,7 +50,7 @@ impl Choices {
         }
     }
 
-    /// Returns true if a problem has a measured choice.
+    /// Returns `true` if a problem has a measured choice.
     pub fn is_measured(&self, problem: &Problem) -> bool {
         self.measured_for(problem).is_some()
     }

@@ -1,4 +1,4 @@
-//! Tuning of kernels that can be computed in several ways.
+//! Tuning of kernels of which there are several variants.
 //!
 //! In: a lowered program and the limits of a device. Out: its [`Problem`]s, the choices to try for each
 //! ([`candidates`]), and [`Choices`], the value that programs are compiled with. Invariant: a choice that
@@ -27,7 +27,7 @@ pub enum Problem {
     Attention(attention::Kernel, attention::Problem),
 }
 
-/// A way to compute a kernel.
+/// A variant of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// Choice for a matrix product.
@@ -52,9 +52,10 @@ impl Problem {
     /// Returns the maximum difference between the results of two choices, relative to the largest result.
     pub fn tolerance(&self, precision: Precision) -> f32 {
         match (self, precision) {
-            // Some choices round the operands to 11 bits.
+            // Leaves room for choices that round the operands to 11 bits.
             (_, Precision::F16) => 2e-2,
-            // The devices on which choices are measured have neither bf16 nor TF32.
+            // All other precisions compute in f32 on the devices on which choices are measured, which have
+            // neither bf16 nor TF32.
             _ => 2e-4,
         }
     }
@@ -77,7 +78,7 @@ impl fmt::Display for Problem {
 }
 
 impl Choice {
-    /// Returns true if a device with these limits can compute a kernel with this choice in this precision.
+    /// Returns `true` if a device with these limits can compute a kernel with this choice in this precision.
     pub fn suits(&self, problem: &Problem, precision: Precision, limits: &Limits) -> bool {
         match (problem, self) {
             (Problem::Product(problem), Choice::Product(choice)) => {
@@ -105,7 +106,8 @@ pub fn candidates(problem: &Problem, precision: Precision, limits: &Limits) -> V
     }
 }
 
-/// Returns the distinct problems of launches that compute anything and can be measured, in order.
+/// Returns the distinct problems of a lowered program that have multiplications and can be measured, in
+/// order.
 pub(crate) fn problems(lowered: &Lowered) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut add = |kernel: &Kernel, reads: &[Access]| {

@@ -7,7 +7,7 @@ use crate::schedule::product as schedule;
 /// Returns the line for a problem and its choice.
 ///
 /// # Panics
-/// If the choice is for another kind of kernel.
+/// Panics if the choice is for another kind of kernel.
 pub fn to_line(problem: &Problem, choice: &Choice) -> String {
     match (problem, choice) {
         (Problem::Product(problem), Choice::Product(choice)) => schedule::to_line(problem, choice),
