@@ -25,7 +25,7 @@ const IN_PLACE_STRIDE: usize = 4096;
 /// Maximum number of rows of a task for which packing a right operand with contiguous rows always costs more
 /// than it saves.
 pub(super) const IN_PLACE_ROWS: usize = 48;
-/// Number of rows whose products with an element take as long as packing the element, if its neighbours are
+/// Number of rows whose products with an element take as long as packing the element, if its neighbors are
 /// scattered.
 const ROWS_PER_PACKED: usize = 16;
 /// Number of elements of the product that one task adds up if sums were split.
@@ -76,7 +76,7 @@ pub struct DotPlan {
     /// time.
     pub packs_right: bool,
     /// Positions of the right operand's elements, if its indices have several strides. If the operand is not
-    /// packed, its columns are read in runs of neighbours.
+    /// packed, its columns are read in runs of neighbors.
     pub stepped: Option<SteppedView>,
     /// True if the epilogue does more than store the product.
     pub has_epilogue: bool,
@@ -181,8 +181,8 @@ impl DotPlan {
         if matches!(self.form, Form::Blocks(_)) { block.next_multiple_of(BLOCK) } else { block }
     }
 
-    /// Returns true if a task processes all of its rows with one block of contracted indices before the next
-    /// block. Otherwise, it processes each block of rows with all contracted indices.
+    /// Returns `true` if a task processes all of its rows with one block of contracted indices before the
+    /// next block. Otherwise, it processes each block of rows with all contracted indices.
     pub fn depth_first(&self) -> bool {
         self.packs_right && self.depth_block() < self.schedule.largest_task()[3]
     }
@@ -281,7 +281,7 @@ impl DotPlan {
 /// Returns the number of bytes of scratch that a product needs on this many threads.
 ///
 /// # Panics
-/// If the kernel is no product, or an operand must be copied first.
+/// Panics if the kernel is no product, or an operand must be copied first.
 pub fn dot_workspace(
     kernel: &Kernel,
     reads: &[Access],
@@ -293,7 +293,7 @@ pub fn dot_workspace(
     plan.expect("the operands of a product were copied to fit").workspace(threads)
 }
 
-/// Returns true if columns lie in runs of neighbours that fill most of the widest vectors, so that the empty
+/// Returns `true` if columns lie in runs of neighbors that fill most of the widest vectors, so that the empty
 /// lanes cost less than packing the columns would for this many rows.
 fn has_long_runs(steps: &SteppedView, rows: usize) -> bool {
     let Some(&(run, 1)) = steps.free.last() else { return false };
@@ -314,7 +314,7 @@ fn direct_write(body: &Body, writes: &[Access], free: impl Fn(usize) -> bool) ->
     })
 }
 
-/// Returns true if the body only stores the product.
+/// Returns `true` if the body only stores the product.
 fn is_identity(body: &Body) -> bool {
     matches!(body.stores[..], [Store::Value { node, level: Level::Element, .. }]
         if body.node(node).kind == NodeKind::Accumulator)

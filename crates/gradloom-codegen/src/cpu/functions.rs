@@ -20,7 +20,7 @@ pub enum MapOp {
     Unary(UnaryOp, DType),
     /// A function of two operands, with the dtype of their elements.
     Binary(BinaryOp, DType),
-    /// Two functions of f32 in sequence, for which [`is_pair`] returns true.
+    /// Two functions of f32 in sequence, for which [`is_pair`] returns `true`.
     Pair { first: BinaryOp, second: BinaryOp, reversed: bool },
     /// A comparison, with the dtype of the elements that are compared.
     Compare(CompareOp, DType),
@@ -30,7 +30,7 @@ pub enum MapOp {
     Cast(DType, DType),
 }
 
-/// Returns true if there is a loop that computes two functions of f32 in sequence. It rounds the result of
+/// Returns `true` if there is a loop that computes two functions of f32 in sequence. It rounds the result of
 /// each.
 pub fn is_pair(first: BinaryOp, second: BinaryOp) -> bool {
     let of = |op| matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul);
@@ -224,7 +224,7 @@ macro_rules! formulas {
             }
         }
 
-        /// Returns true if an op on elements of this dtype has a formula.
+        /// Returns `true` if an op on elements of this dtype has a formula.
         pub fn $has_formula(op: $Op, dtype: DType) -> bool {
             match op {
                 $($Op::$op => match dtype {

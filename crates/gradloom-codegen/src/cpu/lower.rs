@@ -16,7 +16,7 @@ use gradloom_core::kernel::{Access, Kernel, Lowered, Part, Schedule};
 /// results.
 ///
 /// # Errors
-/// If the graph still contains a block op, which passes must expand first.
+/// Returns an error if the graph still contains a block op, which passes must expand first.
 pub fn lower(graph: &Graph, threads: usize) -> Result<Lowered> {
     Ok(lower_fused(graph, fuse(graph, Fusion::On)?, threads))
 }
@@ -64,7 +64,7 @@ fn workspace(request: &Request<'_>, threads: usize) -> u64 {
     workspace as u64
 }
 
-/// Returns true if a product is faster with a copy of its right operand whose rows, one for each contracted
+/// Returns `true` if a product is faster with a copy of its right operand whose rows, one for each contracted
 /// index, are contiguous, provided that several products share the copy. A product of few rows is done before
 /// a transposed operand would be packed.
 pub(crate) fn shares_rows(axes: &DotAxes, reads: &[Access]) -> bool {

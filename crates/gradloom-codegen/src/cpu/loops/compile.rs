@@ -205,7 +205,7 @@ impl<'a> Compiler<'a> {
         (0..self.body.nodes.len()).filter(wanted).map(NodeId::new).collect()
     }
 
-    /// Returns true if a result may overwrite this operand.
+    /// Returns `true` if a result may overwrite this operand.
     fn is_overwritten(&self, read: usize) -> bool {
         !self.overwriting.reads_of(read).is_empty()
     }

@@ -54,7 +54,7 @@ fn passes(body: &Body, needed: &[bool]) -> Vec<Option<(usize, usize)>> {
     passes
 }
 
-/// Returns true if computing an element takes longer than reading it from a second-level cache.
+/// Returns `true` if computing an element takes longer than reading it from a second-level cache.
 fn is_worth_keeping(kind: &NodeKind) -> bool {
     match kind {
         NodeKind::Unary(op, _) => op.cost_class() > CostClass::Simple,

@@ -166,7 +166,7 @@ fn fetched(program: &Program) -> Vec<Vec<Fetched>> {
     fetched
 }
 
-/// Returns true if a program is so short that it is memory-bound for large operands. Longer programs are
+/// Returns `true` if a program is so short that it is memory-bound for large operands. Longer programs are
 /// slower if they write past the caches, unless rows are so long that some are kept, because kept rows alone
 /// fill the second-level cache.
 pub(super) fn is_bound_by_memory(program: &Program) -> bool {

@@ -19,7 +19,7 @@ impl Compiler<'_> {
     }
 
     /// Emits a reduction into a row-level slot if it is a sum of picked elements and zeros, else returns
-    /// false.
+    /// `false`.
     pub(super) fn picked(
         &mut self,
         op: ReduceOp,

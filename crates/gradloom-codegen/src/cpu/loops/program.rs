@@ -2,7 +2,7 @@
 //!
 //! Values are in slots. A slot is a place in memory that moves with the position: a register (a buffer as
 //! large as a tile), a vector over the tile's rows, a single number, or the memory of an operand or a result,
-//! if its layout consists of rows of neighbouring elements. There are separate lists of instructions for each
+//! if its layout consists of rows of neighboring elements. There are separate lists of instructions for each
 //! task, for each strip of rows, and for each tile of each pass.
 
 use super::native::Native;
@@ -48,7 +48,7 @@ pub enum SlotPlace {
     Accumulator,
 }
 
-/// A layout of rows, each of which consists of neighbouring elements or of one repeated element.
+/// A layout of rows, each of which consists of neighboring elements or of one repeated element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     /// Offset of the first element.
@@ -78,7 +78,7 @@ impl Grid {
 }
 
 impl Grid {
-    /// Returns true if rows follow each other without gaps.
+    /// Returns `true` if rows follow each other without gaps.
     pub fn is_dense(&self, rows: usize, columns: usize) -> bool {
         !self.repeated && (self.row_stride == columns || rows == 1)
     }
@@ -92,7 +92,7 @@ pub struct SlotInfo {
 }
 
 impl SlotInfo {
-    /// Returns true if the slot has one element for each row.
+    /// Returns `true` if the slot has one element for each row.
     pub fn is_row_level(&self) -> bool {
         match self.place {
             SlotPlace::RowRegister(_) => true,

@@ -121,7 +121,7 @@ fn extent(program: &Program, list: &[Instruction]) -> usize {
     list.iter().position(|instruction| !fits(instruction)).unwrap_or(list.len())
 }
 
-/// Returns true if an instruction can be part of a routine.
+/// Returns `true` if an instruction can be part of a routine.
 fn can_compile(program: &Program, instruction: &Instruction) -> bool {
     match *instruction {
         Instruction::Map { op, .. } => Builder::can_map(op),
@@ -265,7 +265,7 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// Returns true if a slot has one element for all columns of a row.
+    /// Returns `true` if a slot has one element for all columns of a row.
     fn is_repeated(&self, slot: Slot) -> bool {
         let one_column = self.program.columns == 1;
         match (&self.program.slots[slot as usize].place, self.positions) {

@@ -84,7 +84,7 @@ impl Compiler<'_> {
                     }
                 }
                 None => {
-                    // Scatters from a register, because a scatter reads neighbouring elements.
+                    // Scatters from a register, because a scatter reads neighboring elements.
                     let operand = match self.node(node).level == Level::Element {
                         true => self.spread(node, &mut writes),
                         false => self.copied(home, access.dtype, Level::Element, &mut writes),
@@ -96,7 +96,7 @@ impl Compiler<'_> {
         code.append(&mut writes);
     }
 
-    /// Returns true if the instruction that computes a slot may write it directly to the result, because
+    /// Returns `true` if the instruction that computes a slot may write it directly to the result, because
     /// nothing that the result may overwrite is read afterwards.
     fn can_compute_into(&self, slot: Slot, write: usize, code: &[Instruction]) -> bool {
         let computes = |instruction: &Instruction| match instruction {

@@ -170,7 +170,7 @@ impl Lines {
         lines
     }
 
-    /// Returns the lines for which `is_wanted` returns true, and the lines that they depend on.
+    /// Returns the lines for which `is_wanted` returns `true`, and the lines that they depend on.
     fn leading_to(&self, is_wanted: impl Fn(&Line) -> bool) -> Self {
         let mut needed = vec![false; self.values];
         let mut all: Vec<Line> = Vec::new();
@@ -189,12 +189,12 @@ impl Lines {
         self.all.len()
     }
 
-    /// Returns true if there are no lines.
+    /// Returns `true` if there are no lines.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Returns true if a line reads the indices of the columns.
+    /// Returns `true` if a line reads the indices of the columns.
     pub fn counts_columns(&self) -> bool {
         self.all.iter().any(|line| line.op == Op::Columns)
     }

@@ -14,7 +14,7 @@ fn no_lines(op: &str, dtype: DType) -> ! {
 }
 
 impl Builder {
-    /// Returns true if [`Builder::map`] supports an op.
+    /// Returns `true` if [`Builder::map`] supports an op.
     pub fn can_map(op: MapOp) -> bool {
         match op {
             MapOp::Unary(op, dtype) => functions::unary_has_formula(op, dtype),
@@ -26,7 +26,7 @@ impl Builder {
     /// Appends the lines of an op, and returns its result.
     ///
     /// # Panics
-    /// If the op has no lines, or takes another number of operands.
+    /// Panics if the op has no lines, or takes another number of operands.
     pub fn map(&mut self, op: MapOp, operands: &[VectorOperand]) -> VectorOperand {
         match (op, operands) {
             (MapOp::Unary(op, dtype), &[a]) => {

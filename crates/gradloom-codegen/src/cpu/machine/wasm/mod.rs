@@ -315,7 +315,7 @@ impl Emitter<'_> {
 /// Function that emits what a line does with the vector of a reduction, which is in a local.
 type Reduce<'a, 'b> = &'a mut dyn FnMut(&mut Emitter<'b>, usize, u32);
 
-/// Returns true if no line is a reduction.
+/// Returns `true` if no line is a reduction.
 fn is_plain(lines: &Lines) -> bool {
     !lines.all.iter().any(|line| matches!(line.op, Op::Reduce(_)))
 }

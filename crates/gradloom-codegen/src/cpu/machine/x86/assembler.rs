@@ -76,7 +76,8 @@ impl Assembler {
     /// Returns the code, which runs at any address that is a multiple of 64.
     ///
     /// # Errors
-    /// If an instruction may access memory outside of its bounds. The error describes the first one.
+    /// Returns an error if an instruction may access memory outside of its bounds. The error describes the
+    /// first one.
     pub(super) fn finish(mut self) -> Result<Vec<u8>, String> {
         if let Some(broken) = self.bounds.broken {
             return Err(broken);

@@ -227,7 +227,7 @@ pub(super) fn extreme(asm: &mut Assembler, op: ReduceOp, to: Register, a: Regist
     two(asm, code_of_extreme(op), to, a, Vector::Register(b));
 }
 
-/// Returns true if a reduction computes the maximum or minimum of floats, and must handle NaN.
+/// Returns `true` if a reduction computes the maximum or minimum of floats, and must handle NaN.
 pub(super) fn is_float_extreme(op: ReduceOp, dtype: DType) -> bool {
     matches!(op.combiner(), BinaryOp::Max | BinaryOp::Min) && dtype == DType::F32
 }
