@@ -28,8 +28,8 @@ impl Frame {
         Self { buffers, spills: spills_at, invariants: spills_at + VECTOR * spills }
     }
 
-    /// Returns the offset of the address of an operand's element in the first column of the current row. It
-    /// is followed by the number of bytes to the next row.
+    /// Returns the offset of the address of an operand's element in the first column of the current row. The
+    /// address is followed by the number of bytes to the next row.
     pub fn operand(number: OperandNumber) -> usize {
         Self::OPERANDS + 16 * number.index()
     }

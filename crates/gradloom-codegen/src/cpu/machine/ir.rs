@@ -1,20 +1,20 @@
-//! Straight-line code over vectors, for one step of a loop.
+//! The intermediate representation (IR) of vector code: straight-line code for one step of a loop.
 //!
-//! In: calls of [`Builder`] in execution order. Out: lines, each of which computes a value from earlier ones
-//! or accesses memory. A value is a vector of 4-byte lanes, or a mask with a bit for each lane. Invariant:
-//! equal computations share one line, and the sources of a line precede it.
+//! In: calls of [`Builder`] in execution order. Out: instructions ([`Line`]), each of which computes a value
+//! from earlier ones or accesses memory. A value is a vector of 4-byte lanes, or a mask with a bit for each
+//! lane. Invariant: equal computations share one instruction, and the sources of an instruction precede it.
 
 use super::numbers::{InvariantNumber, OperandNumber, Value};
 use crate::cpu::lanes::{BinaryInst, LaneKind, Lanes, MaskOp, UnaryInst};
 use gradloom_core::ir::CompareOp;
 use std::collections::HashMap;
 
-/// Maximum number of lines of a routine. Segments are cut far below it, and stay interpreted if they exceed
-/// it anyway.
+/// Maximum number of instructions of a routine. Segments are cut far below it, and stay interpreted if they
+/// exceed it anyway.
 pub const MOST_LINES: usize = 1 << 18;
 
-/// Source of a line: the value of an earlier line, or an invariant, which is the same in all lanes and in all
-/// steps of a row.
+/// Source of an instruction: the value of an earlier instruction, or an invariant, which is the same in all
+/// lanes and in all steps of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum VectorOperand {
     Value(Value),
@@ -41,7 +41,7 @@ pub struct Fetch {
     pub writes: bool,
 }
 
-/// The operation of a line.
+/// The operation of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     Two(BinaryInst),
@@ -73,7 +73,7 @@ pub enum Op {
     AddFirst(OperandNumber),
 }
 
-/// The kind of a line's result.
+/// The kind of an instruction's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     Vector,
@@ -81,7 +81,7 @@ pub enum Kind {
 }
 
 impl Op {
-    /// Returns the kind of the value that the line defines, if any.
+    /// Returns the kind of the value that an instruction with this operation defines, if any.
     pub fn kind(self) -> Option<Kind> {
         match self {
             Op::Two(_) | Op::One(_) | Op::Select | Op::Columns | Op::Load(_) | Op::LoadBytes(_) => {
@@ -93,22 +93,22 @@ impl Op {
     }
 }
 
-/// Maximum number of sources of a line.
+/// Maximum number of sources of an instruction.
 pub(super) const SOURCES: usize = 3;
 
-/// One line of vector code.
+/// An instruction on vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Line {
     pub op: Op,
     pub sources: [Option<VectorOperand>; SOURCES],
-    /// Value that the line defines, if any.
+    /// Value that the instruction defines, if any.
     pub target: Option<Value>,
-    /// Number of vectors from the current column to the one that the line processes.
+    /// Distance from the current column to the first one that the instruction processes, in vectors.
     pub ahead: usize,
 }
 
 impl Line {
-    /// Returns the values that the line reads.
+    /// Returns the values that the instruction reads.
     pub fn values(&self) -> impl Iterator<Item = Value> + '_ {
         self.sources.iter().filter_map(|source| match source {
             Some(VectorOperand::Value(value)) => Some(*value),
@@ -117,7 +117,7 @@ impl Line {
     }
 }
 
-/// Finished lines.
+/// A finished sequence of instructions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Lines {
     pub all: Vec<Line>,
@@ -127,7 +127,8 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Returns the lines repeated for several vectors in turn, each `apart` vectors after the one before.
+    /// Returns the sequence with each instruction repeated for several vectors, which are `apart` vectors
+    /// apart.
     pub fn interleaved(&self, vectors: usize, apart: usize) -> Self {
         let of = |line: &Line, number: usize| {
             let renamed = |value: Value| Value::new(value.index() + number * self.values);
@@ -147,12 +148,12 @@ impl Lines {
         Self { all: all.collect(), invariants: self.invariants.clone(), values: vectors * self.values }
     }
 
-    /// Returns the lines that access memory or a reduction, and the lines that they depend on.
+    /// Returns the instructions that access memory or a reduction, and the instructions that they depend on.
     pub fn used(&self) -> Self {
         self.leading_to(|line| line.target.is_none())
     }
 
-    /// Returns the lines without the prefetches of these operands for writing.
+    /// Returns the instructions without those that prefetch these operands for writing.
     pub fn without_fetches(&self, operands: &[OperandNumber]) -> Self {
         let stays = |line: &&Line| match line.op {
             Op::Fetch(fetch) => !(fetch.writes && operands.contains(&fetch.operand)),
@@ -161,8 +162,8 @@ impl Lines {
         Self { all: self.all.iter().filter(stays).copied().collect(), ..self.clone() }
     }
 
-    /// Returns the lines that compute a value, and a line that adds the value's first lane to the current
-    /// row's element of an operand.
+    /// Returns the instructions that compute a value, followed by one that adds the value's first lane to the
+    /// current row's element of an operand.
     pub fn adding(&self, source: VectorOperand, operand: OperandNumber) -> Self {
         let mut lines = self.leading_to(|line| line.target.map(VectorOperand::Value) == Some(source));
         let sources = [Some(source), None, None];
@@ -170,7 +171,8 @@ impl Lines {
         lines
     }
 
-    /// Returns the lines for which `is_wanted` returns `true`, and the lines that they depend on.
+    /// Returns the instructions for which `is_wanted` returns `true`, and the instructions that they depend
+    /// on.
     fn leading_to(&self, is_wanted: impl Fn(&Line) -> bool) -> Self {
         let mut needed = vec![false; self.values];
         let mut all: Vec<Line> = Vec::new();
@@ -184,23 +186,23 @@ impl Lines {
         Self { all, ..self.clone() }
     }
 
-    /// Returns the number of lines.
+    /// Returns the number of instructions.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Returns `true` if there are no lines.
+    /// Returns `true` if there are no instructions.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Returns `true` if a line reads the indices of the columns.
+    /// Returns `true` if an instruction reads the indices of the columns.
     pub fn counts_columns(&self) -> bool {
         self.all.iter().any(|line| line.op == Op::Columns)
     }
 }
 
-/// Lines in progress.
+/// A sequence of instructions in progress.
 #[derive(Default)]
 pub struct Builder {
     lines: Lines,
@@ -221,7 +223,8 @@ impl Builder {
         })
     }
 
-    /// Appends a line that computes a value, unless an earlier line computes it.
+    /// Appends an instruction that computes a value, or reuses an identical earlier instruction (value
+    /// numbering). Returns the value.
     pub fn value<const N: usize>(&mut self, op: Op, sources: [VectorOperand; N]) -> VectorOperand {
         let mut all = [None; SOURCES];
         all.iter_mut().zip(sources).for_each(|(place, source)| *place = Some(source));
@@ -239,7 +242,8 @@ impl Builder {
         self.lines.all.push(Line { op, sources: [Some(source), None, None], target: None, ahead: 0 });
     }
 
-    /// Loads the next elements of an operand: 4-byte elements as a vector, or bools as a mask.
+    /// Appends a load of the next elements of an operand. Returns 4-byte elements as a vector, and bools as a
+    /// mask.
     pub fn load(&mut self, operand: OperandNumber, bytes: usize) -> VectorOperand {
         if bytes == 4 {
             return self.value(Op::Load(operand), []);

@@ -1,8 +1,8 @@
-//! Lowers elementwise ops to lines of vector code.
+//! Lowers elementwise ops to vector instructions of the IR.
 //!
-//! In: an op by name, and its operands. Out: the lines that compute it. Sines, cosines, powers, remainders
-//! and divisions of integers have no lines; they stay loops over memory. Invariant: the bits are those of
-//! the op's formula ([`functions`]), except for the bits of NaNs.
+//! In: an op by name, and its operands. Out: the instructions that compute it. The IR has no sines, cosines,
+//! powers, remainders and divisions of integers; these stay loops over memory. Invariant: the bits are those
+//! of the op's formula ([`functions`]), except for the bits of NaNs.
 
 use super::ir::{Builder, Op, VectorOperand};
 use crate::cpu::functions::{self, MapOp};
@@ -23,10 +23,10 @@ impl Builder {
         }
     }
 
-    /// Appends the lines of an op, and returns its result.
+    /// Appends the instructions of an op, and returns its result.
     ///
     /// # Panics
-    /// Panics if the op has no lines, or takes another number of operands.
+    /// Panics if the IR does not support the op, or the op takes another number of operands.
     pub fn map(&mut self, op: MapOp, operands: &[VectorOperand]) -> VectorOperand {
         match (op, operands) {
             (MapOp::Unary(op, dtype), &[a]) => {
@@ -50,7 +50,7 @@ impl Builder {
         }
     }
 
-    /// Appends the lines that combine two results of a reduction.
+    /// Appends the instructions that combine two results of a reduction.
     pub fn combine(
         &mut self,
         op: ReduceOp,

@@ -1,9 +1,9 @@
 //! Code for loops over vectors: machine code on x86-64 with AVX-512 (`x86`), WebAssembly in a browser
 //! (`wasm`).
 //!
-//! In: a [`Routine`], which consists of lines of vector code ([`Builder`]) and the operands that they
-//! process. Out: code that is called with a frame of addresses ([`Frame`]). Invariant: results have the
-//! same bits as those of the interpreted loops, except for the bits of NaNs.
+//! In: a [`Routine`], which consists of instructions of an intermediate representation ([`Builder`]) and the
+//! operands that they process. Out: code that is called with a frame of addresses ([`Frame`]). Invariant:
+//! results have the same bits as those of the interpreted loops, except for the bits of NaNs.
 
 mod assembler;
 mod frame;

@@ -1,7 +1,7 @@
 //! Indices of the parts of a routine, with a type for each kind of part.
 //!
-//! Invariant: a number identifies one part. Bodies are bounded, so numbers fit easily in 32 bits. A number
-//! that did not fit would panic, and never be mistaken for another.
+//! Invariant: a number identifies one part. Bodies are bounded, so all numbers fit in 32 bits. Creating a
+//! number that does not fit panics, so numbers are never confused.
 
 macro_rules! numbers {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
@@ -24,7 +24,7 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// A value that a line defines.
+    /// A value that an instruction defines.
     Value;
     /// An operand of a routine.
     OperandNumber;

@@ -1,7 +1,7 @@
 //! A routine: rows of elements, each of which is processed a vector at a time.
 //!
-//! In: lines, and the operands that they read, write and reduce. Invariant: equal routines of different
-//! programs are compiled once.
+//! In: IR instructions, and the operands that they read, write and reduce. Invariant: equal routines of
+//! different programs are compiled once.
 
 use super::ir::Lines;
 use super::numbers::OperandNumber;
@@ -26,7 +26,8 @@ pub struct Reduction {
 pub struct Pick {
     /// Operand with the index of the column, an i32 for each row.
     pub index: OperandNumber,
-    /// Lines that process the element as the first lane, with the invariants of the routine's lines.
+    /// Instructions that process the element in the first lane, with the invariants of the routine's
+    /// instructions.
     pub lines: Lines,
 }
 
@@ -40,7 +41,7 @@ pub struct Routine {
     /// Picks, which run before the columns of a row are processed, while no element of the row is
     /// overwritten.
     pub picks: Vec<Pick>,
-    /// True if a row can have as many columns as are reduced at a time.
+    /// True if a row may have at least as many columns as are reduced at a time.
     pub long: bool,
     /// Operands that are written past the caches, and are aligned to vectors in all rows.
     pub streams: Vec<OperandNumber>,

@@ -1,7 +1,7 @@
-//! Lines as instructions over four lanes.
+//! Encodes IR instructions as WebAssembly instructions over four lanes.
 //!
-//! In: a line. Out: instructions that take its sources from locals and leave its value in a local. A mask is
-//! a vector with all bits of a lane set, or none.
+//! In: an IR instruction. Out: WebAssembly instructions that read its sources from locals and write its value
+//! to a local. A mask is a vector in which all bits of a lane are set, or none.
 
 use super::{Emitter, Reduce, is_plain};
 use crate::cpu::lanes::{BinaryInst, LaneKind, MaskOp, ROUND, UnaryInst};
@@ -11,12 +11,12 @@ use crate::cpu::machine::numbers::OperandNumber;
 use gradloom_core::ir::CompareOp;
 use wasm_encoder::{InstructionSink, MemArg, MemArgTarget};
 
-/// The columns that lines are for.
+/// The columns that IR instructions process.
 #[derive(Clone, Copy)]
 pub(super) enum Columns {
-    /// Four, this many columns after the current one.
+    /// Four columns, starting this number of columns after the current one.
     Four { ahead: usize },
-    /// The current one: the first lane counts.
+    /// The current column, in the first lane. The other lanes are unspecified.
     One,
 }
 
@@ -34,12 +34,12 @@ pub(super) fn number(count: usize) -> u32 {
     u32::try_from(count).expect("routines are far below 2^32 lines and bytes")
 }
 
-/// Returns the memory operand of words, `offset` bytes after an address.
+/// Returns the memory operand for 4-byte elements, `offset` bytes after an address.
 pub(super) fn word(offset: usize) -> MemArg {
     place(offset, 2)
 }
 
-/// Returns the memory operand of bytes, `offset` bytes after an address.
+/// Returns the memory operand for 1-byte elements, `offset` bytes after an address.
 pub(super) fn byte(offset: usize) -> MemArg {
     place(offset, 0)
 }
@@ -48,12 +48,12 @@ fn place(offset: usize, align: u32) -> MemArg {
     MemArg { offset: offset as u64, align, target: MemArgTarget::default(), ordering: None }
 }
 
-/// Returns a vector of these words.
+/// Returns a vector of these 4-byte words.
 pub(super) fn words(words: [u32; 4]) -> i128 {
     words.iter().rev().fold(0, |all, &word| (all << 32) | i128::from(word))
 }
 
-/// Returns the order of bytes that gives lane `i` the value of lane `i + lanes`, modulo four.
+/// Returns the byte indices of a shuffle that moves lane `(i + lanes) % 4` to lane `i`.
 pub(super) fn shifted(lanes: u8) -> [u8; 16] {
     let mut byte = 4 * lanes;
     [(); 16].map(|()| {
@@ -62,30 +62,30 @@ pub(super) fn shifted(lanes: u8) -> [u8; 16] {
     })
 }
 
-/// Locals and columns that lines are over.
+/// The locals and columns that IR instructions access.
 struct Over<'a> {
     invariants: &'a [u32],
-    /// The local of the first value.
+    /// Local of the first value.
     values: u32,
     columns: Columns,
 }
 
 impl<'a> Emitter<'a> {
-    /// Emits lines of the routine for some columns.
+    /// Emits IR instructions of the routine for these columns.
     pub(super) fn lines(&mut self, lines: &Lines, columns: Columns, reduce: Reduce<'_, 'a>) {
         let locals = self.locals;
         let over = Over { invariants: &locals.invariants, values: locals.values, columns };
         lines.all.iter().for_each(|line| self.line(line, &over, reduce));
     }
 
-    /// Emits lines over other invariants and values, which touch no columns.
+    /// Emits IR instructions that access no columns, with these locals for their invariants and values.
     pub(super) fn lines_over(&mut self, lines: &Lines, invariants: &[u32], values: u32) {
         debug_assert!(is_plain(lines), "lines that combine two");
         let over = Over { invariants, values, columns: Columns::One };
         lines.all.iter().for_each(|line| self.line(line, &over, &mut |_, _, _| {}));
     }
 
-    /// Emits the address of an operand's current elements.
+    /// Emits the address of an operand's current elements, and returns the memory operand that refers to it.
     fn elements(&mut self, operand: OperandNumber, bytes: usize, columns: Columns) -> MemArg {
         let address = self.locals.operands[operand.index()].0;
         self.code.local_get(address).local_get(self.locals.column);
@@ -127,7 +127,7 @@ impl<'a> Emitter<'a> {
                     MaskOp::Or => self.code.local_get(a).local_get(b).v128_or(),
                     MaskOp::Xor => self.code.local_get(a).local_get(b).v128_xor(),
                     MaskOp::Same => self.code.local_get(a).local_get(b).v128_xor().v128_not(),
-                    // `a & !b` of the two.
+                    // `andnot(x, y)` is `x & !y`, so the operands are swapped.
                     MaskOp::Without => self.code.local_get(b).local_get(a).v128_andnot(),
                 };
             }
@@ -135,7 +135,8 @@ impl<'a> Emitter<'a> {
                 self.code.local_get(source(1)).local_get(source(2)).local_get(source(0)).v128_bitselect();
             }
             Op::Columns => {
-                // The frame holds the indices of the call's first columns, from which `column` counts.
+                // The frame contains the indices of the call's first columns, and `column` counts from the
+                // first of them.
                 self.code.local_get(locals.column).i32x4_splat();
                 self.code.local_get(locals.frame).v128_load(word(Frame::NUMBERS)).i32x4_add();
                 let ahead = number(over.columns.ahead());
@@ -182,7 +183,7 @@ impl<'a> Emitter<'a> {
                     Columns::One => self.code.v128_store8_lane(place, 0),
                 };
             }
-            // The engine has no instruction for it.
+            // WebAssembly has no instruction for prefetches.
             Op::Fetch(_) => {}
             Op::AddFirst(operand) => {
                 let address = locals.operands[operand.index()].0;
@@ -203,7 +204,8 @@ impl<'a> Emitter<'a> {
             BinaryInst::Sub => drop(code.local_get(a).local_get(b).f32x4_sub()),
             BinaryInst::Mul => drop(code.local_get(a).local_get(b).f32x4_mul()),
             BinaryInst::Div => drop(code.local_get(a).local_get(b).f32x4_div()),
-            // WebAssembly's `pmin(x, y)` is `y < x ? y : x`.
+            // WebAssembly's `pmin(x, y)` is `y < x ? y : x`, so the operands are swapped. The same applies to
+            // `pmax`.
             BinaryInst::Min => drop(code.local_get(b).local_get(a).f32x4_pmin()),
             BinaryInst::Max => drop(code.local_get(b).local_get(a).f32x4_pmax()),
             BinaryInst::Scale => self.scale(a, b),
@@ -240,7 +242,8 @@ impl<'a> Emitter<'a> {
         code.f32x4_mul();
     }
 
-    /// Shifts each lane by its own count: lane by lane, for there is no such instruction.
+    /// Emits the shift of each lane by its own count, one lane at a time, because WebAssembly has no
+    /// instruction for the whole vector.
     fn shift(&mut self, a: u32, b: u32, shift: impl Fn(&mut InstructionSink<'_>)) {
         self.code.local_get(a);
         for lane in 0..4 {
@@ -259,7 +262,8 @@ impl<'a> Emitter<'a> {
             UnaryInst::AbsInt => code.i32x4_abs(),
             UnaryInst::FloatOfSigned => code.f32x4_convert_i32x4_s(),
             UnaryInst::FloatOfUnsigned => code.f32x4_convert_i32x4_u(),
-            // WebAssembly takes the nearest integer for what is out of range, and 0 for NaN.
+            // WebAssembly's conversions saturate, and convert NaN to 0. Replace their results where
+            // [`UnaryInst`] differs.
             UnaryInst::SignedOfFloat => code
                 .i32x4_trunc_sat_f32x4_s()
                 .v128_const(words([i32::MIN.cast_unsigned(); 4]))

@@ -5,35 +5,40 @@ use crate::cpu::machine::ir::Lines;
 use crate::cpu::machine::routine::{REDUCTIONS, Routine};
 use wasm_encoder::ValType;
 
-/// Values of the lines that combine two results of a reduction, at most.
+/// Maximum number of values of the IR instructions that combine two results of a reduction.
 const COMBINING: u32 = 16;
 
-/// Numbers of locals.
+/// Indices of the locals.
 pub(super) struct Locals {
-    /// The parameter.
+    /// The parameter, which is the address of the frame.
     pub frame: u32,
-    /// Rows that are left, and columns of a row.
+    /// Number of remaining rows.
     pub rows: u32,
+    /// Number of columns of a row.
     pub columns: u32,
-    /// The current column, and columns up to which some are taken at a time.
+    /// Index of the current column.
     pub column: u32,
+    /// End of the current loop over columns.
     pub end: u32,
+    /// Number of columns, rounded down to a multiple of 64.
     pub end_of_fourths: u32,
+    /// Number of columns, rounded down to a multiple of 16.
     pub end_of_vectors: u32,
+    /// Address of the results that the current columns are combined with.
     pub address: u32,
-    /// The address of each operand's row, and the bytes to the next.
+    /// Address of each operand's row, and number of bytes to the next row.
     pub operands: Vec<(u32, u32)>,
-    /// Vectors from here on.
+    /// First local that contains a vector.
     vectors: u32,
     pub result: u32,
     pub other: u32,
     pub scratch: [u32; 2],
-    /// For each reduction, what four elements give.
+    /// For each reduction, the combinations of the first two and of the last two of four elements.
     pub halves: [[u32; 2]; REDUCTIONS],
     pub invariants: Vec<u32>,
-    /// Values of lines that combine two results.
+    /// First local for the values of the instructions that combine two results.
     pub combining: u32,
-    /// Values of the routine's lines.
+    /// First local for the values of the routine's instructions.
     pub values: u32,
     end_of_locals: u32,
 }

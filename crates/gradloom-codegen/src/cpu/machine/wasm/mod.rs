@@ -1,9 +1,10 @@
 //! WebAssembly, with vectors of four lanes.
 //!
 //! In: a [`Routine`]. Out: a module ([`assemble`]) with one function, over memory that it imports. Values are
-//! locals, to which the engine gives registers. Four columns are taken at a time, the last ones of a row one
-//! by one. Invariant: a row is reduced in the order of the runtime's reductions (see `x86`): 64 running
-//! results, here in the frame; nothing outside of a row's elements is touched.
+//! in locals, which the engine assigns to registers. The function processes four columns at a time, and the
+//! last columns of a row one by one. Invariant: a row is reduced in the order of the runtime's reductions
+//! (see `x86`), with 64 running results, which are in the frame. The function accesses no operand outside of
+//! a row's elements.
 
 mod lines;
 mod locals;
@@ -20,24 +21,27 @@ use wasm_encoder::{
     InstructionSink, MemoryType, Module, TypeSection, ValType,
 };
 
-/// The names under which the module imports the memory, and exports its function.
+/// Module and name from which the memory is imported.
 pub const MEMORY: (&str, &str) = ("host", "memory");
-/// See [`MEMORY`].
+/// Name under which the function is exported.
 pub const FUNCTION: &str = "loop";
 
-/// Lines of a function at most: engines take time and memory for each, and longer routines stay interpreted.
+/// Maximum number of IR instructions of a function. Engines take time and memory for each of them, so longer
+/// routines stay interpreted.
 const MOST_LINES: usize = 20_000;
-/// Columns that the reduction of a long row takes at a time.
+/// Number of columns that the reduction of a long row processes at a time.
 const CHUNK: i32 = 256;
-/// A quarter of [`CHUNK`]: the distance between the four elements that are combined first.
+/// Number of columns in a quarter of [`CHUNK`]: the distance between the four elements that are combined
+/// first.
 const FOURTH: i32 = 64;
-/// Columns in a vector of the frame.
+/// Number of columns in a vector of the frame.
 const VECTOR_COLUMNS: i32 = 16;
-/// Vectors of the frame for each reduction: four of running results, and one of a row's last elements.
+/// Number of vectors of the frame for each reduction: four of running results, and one of a row's last
+/// elements.
 const BUFFERS: usize = 5;
 
-/// Returns the bytes of a routine's module, and the size of the frame that its function wants; none if it
-/// is too long.
+/// Returns the bytes of a routine's module, and the size of the frame that its function requires, in bytes.
+/// Returns `None` if the routine is too long.
 pub fn assemble(routine: &Routine) -> Option<(Vec<u8>, usize)> {
     let copies = if routine.long && !routine.reductions.is_empty() { 6 } else { 2 };
     let picks: usize = routine.picks.iter().map(|pick| pick.lines.len()).sum();
@@ -56,7 +60,7 @@ fn module(function: &Function) -> Vec<u8> {
     let mut types = TypeSection::new();
     types.ty().function([ValType::I32], []);
     let mut imports = ImportSection::new();
-    // With threads, the memory is shared, and has a maximum.
+    // With threads, the memory is shared, and a shared memory must have a maximum size.
     let shared = cfg!(target_os = "wasi");
     let maximum = shared.then_some(1 << 16);
     let memory = MemoryType { minimum: 0, maximum, memory64: false, shared, page_size_log2: None };
@@ -97,7 +101,7 @@ impl Emitter<'_> {
         }
         self.code.loop_(BlockType::Empty);
         self.row();
-        // rows -= 1; on to the next, if there is one.
+        // Decrement `rows`, and continue with the next row if there is one.
         self.code.local_get(rows).i32_const(1).i32_sub().local_tee(rows).if_(BlockType::Empty);
         for &(address, stride) in &self.locals.operands {
             self.code.local_get(address).local_get(stride).i32_add().local_set(address);
@@ -127,25 +131,26 @@ impl Emitter<'_> {
         }
     }
 
-    /// Emits the lines of a pick, for the column that the row's index names, if there is such a column.
+    /// Emits the instructions of a pick, for the column that the row's index selects, if the row has this
+    /// column.
     fn pick(&mut self, number: usize) {
         let Locals { frame, column, columns, .. } = *self.locals;
         let routine = self.routine;
         let pick = &routine.picks[number];
         self.code.local_get(self.locals.operands[pick.index.index()].0).i32_load(word(0));
         self.code.local_get(frame).i32_load(word(Frame::NUMBERS)).i32_sub().local_tee(column);
-        // Negative numbers are large ones.
+        // As unsigned numbers, negative indices exceed the number of columns.
         self.code.local_get(columns).i32_lt_u().if_(BlockType::Empty);
         self.lines(&pick.lines, Columns::One, &mut |_, _, _| unreachable!("picks reduce nothing"));
         self.code.end();
     }
 
-    /// Emits `local = columns`, rounded down to a multiple of a power of two.
+    /// Emits `local = columns`, rounded down to a multiple of `multiple`, a power of two.
     fn round_down(&mut self, local: u32, multiple: i32) {
         self.code.local_get(self.locals.columns).i32_const(-multiple).i32_and().local_set(local);
     }
 
-    /// Emits a loop over columns from the current one to an end.
+    /// Emits a loop over columns, from the current one up to `end`. `body` must advance the current column.
     fn columns_until(&mut self, end: u32, body: impl FnOnce(&mut Self)) {
         let column = self.locals.column;
         self.code.local_get(column).local_get(end).i32_lt_u().if_(BlockType::Empty);
@@ -159,7 +164,7 @@ impl Emitter<'_> {
         self.code.local_get(column).i32_const(columns).i32_add().local_set(column);
     }
 
-    /// Walks all columns from the current one on: by fours, then one by one.
+    /// Emits loops over all columns from the current one on: four columns at a time, then one by one.
     fn walk(&mut self, reduces: bool) {
         let Locals { end, columns, .. } = *self.locals;
         self.round_down(end, 4);
@@ -192,13 +197,13 @@ impl Emitter<'_> {
         (0..reductions.len()).for_each(|reduction| self.reduced(reduction));
     }
 
-    /// Returns the place of a reduction's running results, from the frame's start on; a row's last elements
-    /// follow them.
+    /// Returns the offset in the frame of a reduction's running results, which a row's last elements follow.
     fn running(&self, reduction: usize) -> usize {
         self.frame.buffer(BUFFERS * reduction)
     }
 
-    /// Emits the reduction of chunks of columns: of each, four elements a fourth apart are combined first.
+    /// Emits the reduction of whole chunks of columns. In each chunk, four elements that are [`FOURTH`]
+    /// columns apart are combined first.
     fn chunks(&mut self) {
         let Locals { frame, end, column, address, .. } = *self.locals;
         self.round_down(end, CHUNK);
@@ -211,14 +216,15 @@ impl Emitter<'_> {
                 this.lines(lines, columns, &mut |this, reduction, from| this.fourth(reduction, fourth, from));
             }
             this.advance(4);
-            // After a fourth, the other three are done too.
+            // The other three fourths are done with the first one, so advance to the next chunk.
             this.code.local_get(column).i32_const(FOURTH - 1).i32_and().i32_eqz().if_(BlockType::Empty);
             this.advance(CHUNK - FOURTH);
             this.code.end();
         });
     }
 
-    /// Takes one of four elements, of which the last goes on to the running results.
+    /// Emits the combination of one of four elements with those before it. After the last element, the result
+    /// is combined with the running results.
     fn fourth(&mut self, reduction: usize, fourth: usize, from: u32) {
         let [first, second] = self.locals.halves[reduction];
         match fourth {
@@ -237,8 +243,9 @@ impl Emitter<'_> {
         self.code.local_get(from).local_set(to);
     }
 
-    /// Emits `address =` the place that the current columns are reduced to: running results in turn, then
-    /// the first ones of them, then the last elements each for itself.
+    /// Emits `address = frame + offset`, where `offset` locates the results of the current columns: one of
+    /// the 64 running results per column while at least 64 columns remain, then one of the first 16 while at
+    /// least 16 remain, then a separate element for each of the last columns.
     fn place(&mut self) {
         let Locals { frame, column, end_of_fourths, end_of_vectors, address, .. } = *self.locals;
         self.code.local_get(column).i32_const(FOURTH - 1).i32_and();
@@ -253,7 +260,8 @@ impl Emitter<'_> {
         self.code.i32_const(2).i32_shl().local_get(frame).i32_add().local_set(address);
     }
 
-    /// Combines a vector, or its first lane, with what is at `address`.
+    /// Emits code that combines a vector, or its first lane, with the results at `address`, and stores the
+    /// combination there.
     fn keep(&mut self, reduction: usize, columns: Columns, from: u32) {
         let Locals { address, result, .. } = *self.locals;
         let place = word(self.running(reduction));
@@ -266,7 +274,7 @@ impl Emitter<'_> {
         };
     }
 
-    /// Emits `to = a op b`, as a reduction combines two.
+    /// Emits `to = a op b` for the operator of a reduction.
     fn combine(&mut self, reduction: usize, [a, b]: [u32; 2], to: u32) {
         let Reduction { op, dtype, .. } = self.routine.reductions[reduction];
         let mut builder = Builder::default();
@@ -279,7 +287,8 @@ impl Emitter<'_> {
         self.copy(self.locals.combining + lines::number(combined.index()), to);
     }
 
-    /// Combines the running results with each other, then with the last elements, then with the row's result.
+    /// Emits code that combines the running results with each other, then with the last elements, then with
+    /// the row's result.
     fn reduced(&mut self, reduction: usize) {
         let Locals { frame, column, columns, end_of_vectors, result, other, .. } = *self.locals;
         let running = self.running(reduction);
@@ -312,10 +321,11 @@ impl Emitter<'_> {
     }
 }
 
-/// Function that emits what a line does with the vector of a reduction, which is in a local.
+/// Function that emits the code for [`Op::Reduce`], given the index of the reduction and the local that
+/// contains the vector.
 type Reduce<'a, 'b> = &'a mut dyn FnMut(&mut Emitter<'b>, usize, u32);
 
-/// Returns `true` if no line is a reduction.
+/// Returns `true` if no instruction is a reduction.
 fn is_plain(lines: &Lines) -> bool {
     !lines.all.iter().any(|line| matches!(line.op, Op::Reduce(_)))
 }

@@ -77,7 +77,7 @@ impl Assembler {
     ///
     /// # Errors
     /// Returns an error if an instruction may access memory outside of its bounds. The error describes the
-    /// first one.
+    /// first such instruction.
     pub(super) fn finish(mut self) -> Result<Vec<u8>, String> {
         if let Some(broken) = self.bounds.broken {
             return Err(broken);

@@ -1,9 +1,9 @@
-//! Encodes lines over registers as AVX-512 instructions.
+//! Encodes IR instructions over registers as AVX-512 instructions.
 //!
-//! In: a line, and the locations of its sources and target. Out: instructions. zmm0, zmm1 and k7 are scratch
-//! registers, k1 contains the lanes of a row's last elements, and zmm2 and up and k2 to k6 are assigned to
-//! values. Invariants without a register are read from memory as embedded broadcasts. Invariant: no line
-//! changes a register that it does not name, except for zmm0, zmm1, k7 and rax.
+//! In: an IR instruction, and the locations of its sources and target. Out: machine instructions. zmm0, zmm1
+//! and k7 are scratch registers, k1 contains the lanes of a row's last elements, and zmm2 and up and k2 to k6
+//! are assigned to values. Invariants without a register are read from memory as embedded broadcasts.
+//! Invariant: no IR instruction changes a register that it does not name, except for zmm0, zmm1, k7 and rax.
 
 use super::assembler::{Assembler, displacement};
 use super::registers::{Location, Step};
@@ -18,9 +18,11 @@ use iced_x86::{Code, Instruction, MemoryOperand, Register};
 pub(super) const VECTORS: usize = 30;
 /// Number of mask registers that can be assigned.
 pub(super) const MASKS: usize = 5;
-/// Registers with the address of the frame, the address of the constants, and the index of the column.
+/// Register that contains the address of the frame.
 pub(super) const FRAME: Register = Register::RDI;
+/// Register that contains the address of the pool of constants.
 pub(super) const POOL: Register = Register::RSI;
+/// Register that contains the index of the current column.
 pub(super) const COLUMN: Register = Register::RCX;
 /// Mask of the lanes of a row's last elements.
 pub(super) const LAST: Register = Register::K1;
@@ -49,7 +51,7 @@ pub(super) enum Vector {
     RepeatedAt(Register, Register, usize),
 }
 
-/// The part of a row that a line processes.
+/// The part of a row that an IR instruction processes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct RowPart {
     /// Number of vectors from the current column to the part.
@@ -58,7 +60,7 @@ pub(super) struct RowPart {
     pub last: bool,
 }
 
-/// The registers and the memory that lines refer to.
+/// The registers and the memory that IR instructions refer to.
 pub(super) struct Places<'a> {
     pub frame: Frame,
     /// Register with the address of each operand's row, if it has one.
@@ -176,7 +178,7 @@ fn code_of_two(op: BinaryInst) -> Code {
     }
 }
 
-/// Returns the instruction, and its immediate operand, if any.
+/// Returns the machine instruction for a function of one lane, and its immediate operand, if any.
 fn code_of_one(op: UnaryInst) -> (Code, Option<i32>) {
     match op {
         UnaryInst::Sqrt => (Code::EVEX_Vsqrtps_zmm_k1z_zmmm512b32_er, None),
@@ -192,7 +194,7 @@ fn code_of_one(op: UnaryInst) -> (Code, Option<i32>) {
     }
 }
 
-/// Returns the instruction, and the immediate operand that selects the comparison.
+/// Returns the machine instruction for a comparison, and the immediate operand that selects the comparison.
 fn code_of_compare(op: CompareOp, lane: LaneKind) -> (Code, i32) {
     let code = match lane {
         LaneKind::Float => Code::EVEX_Vcmpps_kr_k1_zmm_zmmm512b32_imm8_sae,
@@ -232,8 +234,8 @@ pub(super) fn is_float_extreme(op: ReduceOp, dtype: DType) -> bool {
     matches!(op.combiner(), BinaryOp::Max | BinaryOp::Min) && dtype == DType::F32
 }
 
-/// Returns the instruction for the maximum or minimum of two floats. Its result is the second one if either
-/// is NaN.
+/// Returns the machine instruction for the maximum or minimum of two floats, whose result is the second one
+/// if either is NaN.
 fn code_of_extreme(op: ReduceOp) -> Code {
     code_of_two(if op.combiner() == BinaryOp::Max { BinaryInst::Max } else { BinaryInst::Min })
 }
@@ -261,7 +263,7 @@ fn compare(asm: &mut Assembler, code: Code, to: Register, a: Register, b: Vector
     );
 }
 
-/// Returns the instruction of a function that consists of a single one.
+/// Returns the instruction that computes an op, if a single one does.
 fn only_instruction(op: BinaryOp, dtype: DType) -> Option<BinaryInst> {
     let mut builder = Builder::default();
     let [a, b] = [0, 1].map(|number| builder.load(OperandNumber::new(number), 4));

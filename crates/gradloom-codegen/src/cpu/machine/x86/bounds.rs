@@ -1,9 +1,9 @@
 //! Proof that no instruction accesses memory outside of the frame, the constants, and the elements of
 //! operands.
 //!
-//! In: each instruction as it is emitted, and the columns of the current row that the loops guarantee to
-//! exist from the current one on ([`Window`]). Out: the first instruction that may access any other memory.
-//! The instructions themselves show which register contains the address of which operand.
+//! In: each instruction as it is emitted, and the columns of the current row, from the current column on,
+//! that the loops guarantee to exist ([`Window`]). Out: the first instruction that may access any other
+//! memory. The instructions themselves show which register contains the address of which operand.
 
 use super::avx512::{COLUMN, FRAME, LAST, POOL};
 use crate::cpu::machine::frame::{Frame, VECTOR};
@@ -98,7 +98,7 @@ impl Bounds {
         let inside = |end: usize, room: usize, what| if end <= room { Ok(()) } else { Err(what) };
         match (instruction.memory_base(), instruction.memory_index()) {
             (FRAME, Register::None) => inside(end, self.frame_bytes, "memory outside of the frame"),
-            // RAX is the index of one of a row's last elements, which are fewer than the lanes.
+            // RAX is the index of one of a row's last elements, so it is smaller than the number of lanes.
             (FRAME, Register::RAX) if instruction.memory_index_scale() == 4 => {
                 inside(start + VECTOR, self.frame_bytes, "memory outside of the frame")
             }

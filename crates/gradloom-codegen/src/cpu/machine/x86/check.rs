@@ -1,16 +1,17 @@
 //! Proof that registers are assigned correctly, for each routine, before it runs.
 //!
-//! In: lines, and the same lines over registers. Out: nothing, or a description of the error. The checker
-//! follows the steps and tracks the value in each register and spill slot. Every line must find its sources
-//! there, so each value is defined before it is read, and no two values that are still needed share a
-//! register or a slot. (The checker of register allocations in Cranelift is similar: C. Fallin, "Cranelift,
-//! Part 3: Correctness in Register Allocation", 2021.)
+//! In: IR instructions, and the same instructions over registers. Out: nothing, or a description of the
+//! error. The checker follows the steps and tracks the value in each register and spill slot. Every
+//! instruction must find its sources there, so each value is defined before it is read, and no two values
+//! that are still needed share a register or a slot. (The checker of register allocations in Cranelift is
+//! similar: C. Fallin, "Cranelift, Part 3: Correctness in Register Allocation", 2021.)
 
 use super::registers::{Allocation, Location, Step};
 use crate::cpu::machine::ir::{Kind, Line, Lines, VectorOperand};
 use crate::cpu::machine::numbers::{SpillNumber, Value};
 
-/// Checks steps against their lines, for these numbers of registers that can be assigned.
+/// Checks the steps of an allocation against their IR instructions. `vectors` and `masks` are the numbers of
+/// registers that can be assigned.
 pub fn check(lines: &Lines, allocation: &Allocation, vectors: usize, masks: usize) -> Result<(), String> {
     let held = allocation.invariants.iter().flatten().count();
     let given_out = vectors.checked_sub(held).ok_or("more invariants have registers than there are")?;

@@ -1,9 +1,9 @@
 //! Assembly of a routine: rows of elements, each of which is processed a vector at a time.
 //!
-//! In: lines, and the operands that they read, write and reduce. Out: machine code for `fn(frame)`. Always
-//! holds: a row is reduced in the order of the runtime's reductions: 64 running results, four elements at a
-//! time while there are enough, then a tree, then the last elements one by one. The code accesses no operand
-//! outside of a row's elements, and preserves all callee-saved registers.
+//! In: IR instructions, and the operands that they read, write and reduce. Out: machine code for `fn(frame)`.
+//! Invariant: a row is reduced in the order of the runtime's reductions: 64 running results, four elements at
+//! a time while there are enough, then a tree, then the last elements one by one. The code accesses no
+//! operand outside of a row's elements, and preserves all callee-saved registers.
 
 use super::assembler::{Assembler, Label};
 use super::avx512::{
@@ -24,20 +24,21 @@ use std::collections::HashSet;
 const LANES: i32 = 16;
 /// [`CHUNK`] in the type of immediate operands.
 const CHUNK_LANES: i32 = 256;
-/// Minimum number of lines for which vectors are interleaved.
+/// Minimum number of IR instructions for which vectors are interleaved.
 const LONG: usize = 16;
 /// Number of columns that are reduced at a time.
 const CHUNK: usize = 256;
-/// Columns that the current row has where a whole vector of them is processed.
+/// Window of code that processes a whole vector of columns.
 const VECTOR_WINDOW: Window = Window::Columns(16);
-/// Columns that the current row has at the last of the four positions from which a chunk is reduced.
+/// Window of code at the last of the four positions from which a chunk is reduced.
 const CHUNK_WINDOW: Window = Window::Columns(CHUNK - 3 * 16);
 /// Number of registers of a reduction: four vectors of running results, and two for combining four elements.
 const HELD: usize = 6;
-/// Registers that contain the number of columns of a row, the end of a loop, and the end of the row's whole
-/// vectors.
+/// Register that contains the number of columns of a row.
 const COLUMNS: Register = Register::RDX;
+/// Register that contains the end of a loop over columns.
 const END: Register = Register::R8;
+/// Register that contains the end of the row's whole vectors.
 const WHOLE: Register = Register::R9;
 /// Registers for addresses. Those from the third on are callee-saved.
 const POINTERS: [Register; 8] = [
@@ -98,7 +99,7 @@ pub fn assemble(routine: &Routine) -> Option<Result<(Vec<u8>, usize), String>> {
     Some(emitter.asm.finish().map(|code| (code, frame_bytes)))
 }
 
-/// Checks all steps of a routine against their lines.
+/// Checks all steps of a routine against its IR instructions.
 fn check_all(
     routine: &Routine,
     wide: Option<&Wide>,
@@ -113,7 +114,7 @@ fn check_all(
     routine.picks.iter().zip(picks).try_for_each(|(pick, steps)| check(&pick.lines, steps, vectors, masks))
 }
 
-/// Returns the lines of a routine's picks.
+/// Returns the instructions of each pick of a routine.
 fn picked(routine: &Routine) -> impl Iterator<Item = &Lines> {
     routine.picks.iter().map(|pick| &pick.lines)
 }
@@ -125,7 +126,8 @@ struct Wide {
     vectors: usize,
 }
 
-/// Interleaves long chains of dependent lines for several vectors, as many as fit in registers.
+/// Interleaves the instructions of a long routine for several vectors, as many as fit in registers. Returns
+/// `None` if the routine is too short or the registers only suffice for one vector.
 fn interleaved(routine: &Routine, registers: usize, masks: usize) -> Option<Wide> {
     let reduces = !routine.reductions.is_empty();
     let computing = routine.lines.all.iter().filter(|line| !matches!(line.op, Op::Fetch(_))).count();
@@ -146,7 +148,8 @@ fn interleaved(routine: &Routine, registers: usize, masks: usize) -> Option<Wide
 fn flags(routine: &Routine) -> Vec<Option<[Register; 2]>> {
     let extremes =
         routine.reductions.iter().filter(|reduction| is_float_extreme(reduction.op, reduction.dtype)).count();
-    // Uses two registers if there is room, because each change of a register depends on the last one.
+    // Uses two registers if only one reduction needs them, because each change of a register depends on the
+    // previous one.
     let each = if extremes == 1 { 2 } else { 1 };
     let mut free = (0..MASKS).rev().map(|number| mask(register_number(number)));
     let mut flags = |reduction: &Reduction| {
@@ -191,7 +194,7 @@ struct Emitter<'a> {
     nan: usize,
 }
 
-/// The way in which the vectors of a step are reduced.
+/// Method of reducing the vectors of a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reducing {
     /// As one of four vectors that are combined first: those 0, 4, 8 and 12 vectors ahead, in this order.
@@ -202,7 +205,8 @@ enum Reducing {
     Last,
 }
 
-/// Returns a register of a reduction. Parts 0 to 3 are the running results.
+/// Returns a register of a reduction. Parts 0 to 3 are the running results, and parts 4 and 5 combine four
+/// elements.
 fn held(reduction: usize, part: usize) -> Register {
     vector(register_number(VECTORS - HELD * (reduction + 1) + part))
 }
@@ -241,7 +245,7 @@ impl Emitter<'_> {
         emit!(self.asm, Retnq);
     }
 
-    /// Returns the register of an invariant, which comes after those of values.
+    /// Returns the register of an invariant. These registers follow those of values.
     fn invariant_register(&self, number: u8) -> Register {
         let held = self.allocation.invariants.iter().flatten().count();
         let given_out = VECTORS - HELD * self.routine.reductions.len() - held;
@@ -300,12 +304,12 @@ impl Emitter<'_> {
         }
     }
 
-    /// Emits the lines of a pick, for a single lane in the column that the row's index selects.
+    /// Emits the instructions of a pick, for a single lane in the column that the row's index selects.
     fn pick(&mut self, number: usize) {
         let end = self.asm.label();
         let index = Frame::operand(self.routine.picks[number].index);
         emit!(self.asm, Mov_r64_rm64, Register::RAX, at(FRAME, index));
-        // Clears the upper half, so negative indices become large ones.
+        // Clears the upper half of the register, so that a negative index exceeds the number of columns.
         emit!(self.asm, Mov_r32_rm32, Register::ECX, MemoryOperand::with_base(Register::RAX));
         emit!(self.asm, Sub_r32_rm32, Register::ECX, at(FRAME, Frame::NUMBERS));
         self.jump_if(Code::Jae_rel32_64, [COLUMN, COLUMNS], end);
@@ -316,14 +320,14 @@ impl Emitter<'_> {
         self.asm.place(end);
     }
 
-    /// Emits the lines once.
+    /// Emits the instructions of the routine once.
     fn step(&mut self, part: RowPart, reducing: Reducing, window: Window) {
         let steps = std::mem::take(&mut self.allocation.steps);
         self.steps(&steps, part, reducing, window);
         self.allocation.steps = steps;
     }
 
-    /// Emits steps in code where the row has the columns of the window.
+    /// Emits steps. `window` describes the columns that the row has wherever the steps run.
     fn steps(&mut self, steps: &[Step], part: RowPart, reducing: Reducing, window: Window) {
         let (routine, frame, flags) = (self.routine, self.places.frame, &self.flags);
         let mut reduce = |asm: &mut Assembler, reduction: usize, from: Register, ahead: usize| {
@@ -407,7 +411,8 @@ impl Emitter<'_> {
         self.last_elements();
     }
 
-    /// Emits the lines for the last elements, which do not fill a vector. `END` is their number afterwards.
+    /// Emits the instructions for the last elements, which do not fill a vector. `END` is their number
+    /// afterwards.
     fn last_elements(&mut self) {
         let end = self.asm.label();
         emit!(self.asm, Mov_r64_rm64, END, COLUMNS);
@@ -479,7 +484,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Combines the running results with each other, then with the last elements, then with the row's result.
+    /// Emits code that combines the running results with each other, then with the last elements, then with
+    /// the row's result.
     fn reduced(&mut self, reduction: usize) {
         let Reduction { op, dtype, target, .. } = self.routine.reductions[reduction];
         let of = (op, dtype);

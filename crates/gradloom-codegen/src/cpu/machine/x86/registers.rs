@@ -1,15 +1,15 @@
 //! Assigns registers to the values of a routine.
 //!
-//! In: lines, and the numbers of vector and mask registers. Out: the same lines over registers. Vectors that
-//! do not fit are spilled to memory and reloaded, starting with the one whose next use is the farthest
-//! (Belady, 1966). The remaining registers go to the invariants that are used most. There is no result if
-//! more masks are live at the same time than there are registers, which is rare. Invariant: the target of
-//! a line may share the register of a source that is not used afterwards.
+//! In: IR instructions, and the numbers of vector and mask registers. Out: the same instructions over
+//! registers. Vectors that do not fit are spilled to memory and reloaded, starting with the one whose next
+//! use is the farthest (Belady, 1966). The remaining registers are assigned to the most used invariants.
+//! There is no result if more masks are live at the same time than there are registers, which is rare.
+//! Invariant: the target of an instruction only shares the register of a source that is not used afterwards.
 
 use crate::cpu::machine::ir::{Invariant, Kind, Lines, Op, SOURCES, VectorOperand};
 use crate::cpu::machine::numbers::{InvariantNumber, SpillNumber, Value};
 
-/// The location of a value that a line reads.
+/// The location of a value that an instruction reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Location {
     /// Vector register, counted from the first one that can be assigned.
@@ -20,7 +20,7 @@ pub enum Location {
     Invariant(InvariantNumber),
 }
 
-/// A line over registers, or a spill or reload of a register.
+/// An IR instruction over registers, or a spill or reload of a register.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
     Line {
@@ -41,7 +41,7 @@ pub enum Step {
     },
 }
 
-/// Lines over registers.
+/// IR instructions over registers.
 #[derive(Debug)]
 pub struct Allocation {
     pub steps: Vec<Step>,
@@ -52,7 +52,8 @@ pub struct Allocation {
 }
 
 /// Assigns registers to values and invariants. The invariants leave enough registers for `others`, which are
-/// lines that run separately, once per row, over the same invariants.
+/// instructions that run separately, once per row, over the same invariants. Returns `None` if there are too
+/// few mask registers.
 pub fn allocate<'a>(
     lines: &Lines,
     others: impl Iterator<Item = &'a Lines>,
@@ -60,13 +61,15 @@ pub fn allocate<'a>(
     masks: usize,
 ) -> Option<Allocation> {
     let most = |lines| most_at_once(lines, &uses(lines));
-    // More registers would only save these lines spills, at the cost of the lines that run for each vector.
+    // Leave these instructions no more registers than necessary: more would only save spills once per row, at
+    // the cost of the instructions that run for each vector.
     let needed = others.map(|other| most(other).min(SOURCES + 1)).max().unwrap_or(0);
     let most = most(lines).max(needed);
     allocate_beside(lines, vectors, masks, invariants(lines, vectors.saturating_sub(most)))
 }
 
-/// Assigns registers to lines whose invariants already have registers.
+/// Assigns registers to the values of instructions whose invariants already have registers. Returns `None` if
+/// there are too few mask registers.
 pub(super) fn allocate_beside(
     lines: &Lines,
     vectors: usize,
@@ -90,7 +93,7 @@ pub(super) fn allocate_beside(
     Some(Allocation { steps: allocator.steps, invariants, spills: allocator.spills })
 }
 
-/// Returns, for each value, the indices of the lines that use it, last first.
+/// Returns, for each value, the indices of the instructions that use it, last first.
 fn uses(lines: &Lines) -> Vec<Vec<usize>> {
     let mut uses = vec![Vec::new(); lines.values];
     for (at, line) in lines.all.iter().enumerate().rev() {
@@ -121,13 +124,14 @@ fn most_at_once(lines: &Lines, uses: &[Vec<usize>]) -> usize {
     most
 }
 
-/// Returns the registers of the most used invariants, counted from the end of those for values.
+/// Returns the registers of the most used invariants, counted from the end of the registers for values.
 fn invariants(lines: &Lines, free: usize) -> Vec<Option<u8>> {
     let mut used: Vec<(usize, usize)> = lines.invariants.iter().enumerate().map(|(i, _)| (0, i)).collect();
     for line in &lines.all {
         for (position, source) in line.sources.iter().enumerate() {
             if let Some(VectorOperand::Invariant(number)) = source {
-                // An instruction can read its second operand from memory.
+                // A register for the second source saves less, because a machine instruction can read it from
+                // memory.
                 used[number.index()].0 += if position == 1 { 2 } else { 3 };
             }
         }
