@@ -19,9 +19,10 @@ const LEAST_QUERIES: usize = 96;
 const MOST_ROWS: usize = 1024;
 /// Size of the packed keys and values of one block, in bytes: half of a small second-level cache.
 const PACKED: usize = 128 * 1024;
-/// Number of query rows and of keys of a block of the backward pass. Two matrices of scores stay in the cache
-/// with the packed operands.
+/// Number of query rows of a block of the backward pass. Two matrices of scores stay in the cache with the
+/// packed operands.
 const BACKWARD_QUERIES: usize = 4 * STRIP;
+/// Number of keys of a block of the backward pass.
 const BACKWARD_KEYS: usize = 128;
 
 /// The extents of an attention op.

@@ -75,7 +75,7 @@ pub struct DotPlan {
     /// True if the right operand is packed. The left one never is, because its elements are read one at a
     /// time.
     pub packs_right: bool,
-    /// Positions of the right operand's elements, if its indices have several strides. If the operand is not
+    /// Offsets of the right operand's elements, if its indices have several strides. If the operand is not
     /// packed, its columns are read in runs of neighbors.
     pub stepped: Option<SteppedView>,
     /// True if the epilogue does more than store the product.
@@ -86,7 +86,7 @@ pub struct DotPlan {
 
 impl DotPlan {
     /// Creates the plan of a launch from its kernel, operands, results and possible aliases. Returns `None`
-    /// if the kernel is no product or an operand must be copied first (see
+    /// if the kernel is not a product or an operand must be copied first (see
     /// [`dot_copies`](crate::product::dot_copies)).
     pub fn new(
         kernel: &Kernel,
@@ -109,14 +109,16 @@ impl DotPlan {
             return None;
         }
         if let Form::Blocks(format) = form {
-            // Kernels advance from block to block without checks.
+            // Reject operands that do not consist of whole blocks, because kernels advance from block to
+            // block without checks.
             let bytes = axes.rhs_contract.iter().map(|&axis| rhs.shape[axis]).product();
             let whole = reads[1].dtype == DType::U8 && problem.rhs.contract_stride == 1;
             if !whole || format.bytes_of(problem.k) != Some(bytes) {
                 return None;
             }
         }
-        // The transpose has this operand on the left, where elements are read as f32.
+        // Only transpose f32 products, because the right operand becomes the left one, whose elements are
+        // read as f32.
         let transposed = problem.n == 1 && problem.m > 1 && stepped.is_none() && form == Form::F32;
         let problem = if transposed { problem.transposed() } else { problem };
         let by_position = |body: &Body| {
@@ -187,7 +189,7 @@ impl DotPlan {
         self.packs_right && self.depth_block() < self.schedule.largest_task()[3]
     }
 
-    /// Returns the index of a task's panel of rows, for the epilogue's partial results.
+    /// Returns the index of a task's panel of rows, which selects the epilogue's partial results.
     pub fn panel(&self, index: usize) -> usize {
         self.schedule.panel(index, self.transposed)
     }
@@ -281,7 +283,7 @@ impl DotPlan {
 /// Returns the number of bytes of scratch that a product needs on this many threads.
 ///
 /// # Panics
-/// Panics if the kernel is no product, or an operand must be copied first.
+/// Panics if the kernel is not a product, or an operand must be copied first.
 pub fn dot_workspace(
     kernel: &Kernel,
     reads: &[Access],
@@ -301,8 +303,8 @@ fn has_long_runs(steps: &SteppedView, rows: usize) -> bool {
     empty < run && empty * rows <= ROWS_PER_PACKED * run
 }
 
-/// Returns a result that can hold the raw product until the epilogue overwrites it: one of the right type and
-/// size that does not overwrite an operand.
+/// Returns the index of a result that can hold the raw product until the epilogue overwrites it: one of the
+/// right type and size that does not overwrite an operand.
 fn direct_write(body: &Body, writes: &[Access], free: impl Fn(usize) -> bool) -> Option<usize> {
     body.stores.iter().find_map(|store| match *store {
         Store::Value { node, level: Level::Element, write }

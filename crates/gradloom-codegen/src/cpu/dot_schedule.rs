@@ -27,9 +27,10 @@ const ROW_UNIT: usize = STRIP;
 const MOST_COLUMNS: usize = 256;
 /// Maximum number of rows of a task.
 const MOST_ROWS: usize = 528;
-/// Minimum number of rows of a task if rows are split, without and with a right operand whose columns every
-/// task has to transpose.
+/// Minimum number of rows of a task if rows are split.
 const LEAST_ROWS: usize = 96;
+/// Minimum number of rows of a task if rows are split and every task has to transpose its columns of the
+/// right operand.
 const LEAST_ROWS_OF_TRANSPOSED: usize = 256;
 /// Maximum number of rows of a product that is bound by reading the right operand, which is fastest in long
 /// runs.
@@ -38,9 +39,9 @@ pub const FEW_ROWS: usize = 4;
 const MOST_COLUMNS_OF_FEW_ROWS: usize = 4096;
 /// Minimum length of a part of a split sum.
 const LEAST_DEPTH: usize = 512;
-/// Minimum length of a part of a split sum of few rows, and maximum number of parts, which is low because a
-/// single thread adds them up.
+/// Minimum length of a part of a split sum of few rows.
 const LEAST_DEPTH_OF_FEW_ROWS: usize = 64;
+/// Maximum number of parts of a split sum of few rows. It is low because a single thread adds the parts up.
 const MOST_PARTS_OF_FEW_ROWS: usize = 8;
 
 /// The part of a [`DotProblem`] that one thread computes.
@@ -68,7 +69,7 @@ pub struct DotSchedule {
     depth: Split,
 }
 
-/// Split of `extent` indices into pieces of `size`, the last of which may be shorter.
+/// Split of `extent` indices into chunks of `size`, the last of which may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Split {
     extent: usize,
@@ -76,7 +77,7 @@ struct Split {
 }
 
 impl Split {
-    /// Splits an extent into about `pieces` equal pieces whose size is a multiple of `unit`.
+    /// Splits an extent into about `pieces` equal chunks whose size is a multiple of `unit`.
     fn new(extent: usize, pieces: usize, unit: usize) -> Self {
         Self { extent, size: extent.div_ceil(pieces.max(1)).next_multiple_of(unit).max(1) }
     }
@@ -108,7 +109,7 @@ impl DotSchedule {
         let most_columns = if m <= FEW_ROWS { MOST_COLUMNS_OF_FEW_ROWS } else { MOST_COLUMNS };
         // Reads rows of the right operand from end to end, so that memory is read in one long run.
         let long_runs = m <= FEW_ROWS && problem.rhs.free_stride == 1 && may_split_sums;
-        // Splits columns so that there are enough panels with the minimum number of row pieces.
+        // Splits columns so that there are enough panels with the minimum number of row chunks.
         let least_row_pieces = m.div_ceil(MOST_ROWS).max(1);
         let column_pieces = match long_runs {
             true => n.div_ceil(most_columns),
@@ -157,7 +158,8 @@ impl DotSchedule {
         self.products.pieces() * if transposed { self.columns } else { self.rows }.pieces()
     }
 
-    /// Returns the index of the group of a task.
+    /// Returns the index of the group of tasks that share rows (or columns, if the product is `transposed`)
+    /// with the task `index`.
     pub fn panel(&self, index: usize, transposed: bool) -> usize {
         let (index, rows) = (index / self.rows.pieces(), index % self.rows.pieces());
         let (index, columns) = (index / self.columns.pieces(), index % self.columns.pieces());

@@ -30,8 +30,8 @@ pub enum MapOp {
     Cast(DType, DType),
 }
 
-/// Returns `true` if there is a loop that computes two functions of f32 in sequence. It rounds the result of
-/// each.
+/// Returns `true` if there is a loop that computes two functions of f32 in sequence. The loop rounds the
+/// result of each function.
 pub fn is_pair(first: BinaryOp, second: BinaryOp) -> bool {
     let of = |op| matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul);
     of(first) && of(second)

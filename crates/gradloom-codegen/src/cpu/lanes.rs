@@ -1,8 +1,9 @@
 //! Arithmetic on 32-bit lanes, in which the formulas of elementwise functions are written.
 //!
 //! In: a formula that is generic over [`Lanes`]. Out: with [`Scalar`], its value, in a loop that the Rust
-//! compiler vectorizes; with the builder of machine code, the lines that compute it. Invariant: both give
-//! the same bits, except for those of NaNs, because `Scalar` defines the meaning of each instruction.
+//! compiler vectorizes; with the builder of machine code, the IR instructions that compute it. Invariant:
+//! both give the same bits, except for those of NaNs, because `Scalar` defines the meaning of each
+//! instruction.
 
 use gradloom_core::ir::CompareOp;
 
@@ -42,9 +43,9 @@ pub enum UnaryInst {
     AbsInt,
     FloatOfSigned,
     FloatOfUnsigned,
-    /// Conversion towards zero; `i32::MIN` if the number is out of range.
+    /// Conversion towards zero; `i32::MIN` if the number is out of range or NaN.
     SignedOfFloat,
-    /// Conversion towards zero; `u32::MAX` if the number is out of range.
+    /// Conversion towards zero; `u32::MAX` if the number is out of range or NaN.
     UnsignedOfFloat,
     ShiftLeftBy(u8),
     /// Arithmetic shift, which keeps the sign.
@@ -65,9 +66,9 @@ pub enum MaskOp {
     And,
     Or,
     Xor,
-    /// True where the two are equal.
+    /// True where the two masks are equal.
     Same,
-    /// True where the second is true and the first is not.
+    /// True where the second mask is true and the first one is not.
     Without,
 }
 

@@ -1,8 +1,8 @@
 //! Split of a fused loop into tasks, and the scratch for their partial results.
 //!
-//! In: a [`Body`]. Out: a [`LoopSchedule`], which cuts its positions into rectangles, each of which is
-//! computed by one thread. Invariant: everything is a function of the body alone. Rows stay whole if they
-//! are reduced. Columns that are reduced are cut into at most [`COLUMN_PARTS`] ranges of rows, whose partial
+//! In: a [`Body`]. Out: a [`LoopSchedule`], which cuts the body's positions into rectangles, each of which is
+//! computed by one thread. Invariant: everything is a function of the body alone. Rows stay whole if they are
+//! reduced. Columns that are reduced are cut into at most [`COLUMN_PARTS`] ranges of rows, whose partial
 //! results are combined in order.
 
 use gradloom_core::ir::{CostClass, DType, ReduceOp};
@@ -24,7 +24,7 @@ const LINE: usize = 64;
 /// 1e-6, regardless of their number.
 pub const LEAF_ROWS: usize = 32;
 
-/// Split of a fused loop into pieces of rows and pieces of columns.
+/// Split of a fused loop into chunks of rows and chunks of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopSchedule {
     rows: usize,
@@ -55,7 +55,7 @@ impl LoopSchedule {
             false => columns / COLUMN_UNIT,
         };
         let row_pieces = match reduces_columns {
-            // Columns alone make enough tasks, without partial results.
+            // Do not split rows if columns alone make enough tasks, because this avoids partial results.
             true if most_columns >= wanted => 1,
             true => wanted.min(rows).clamp(1, COLUMN_PARTS),
             false => wanted.min(rows).max(1),
@@ -149,7 +149,7 @@ fn cost_of_position(body: &Body) -> f64 {
     nodes.chain(stores).sum::<f64>() + 0.1 * reductions.count() as f64
 }
 
-/// Returns the time of a row besides its positions, in nanoseconds.
+/// Returns the approximate time of a row without its positions, in nanoseconds.
 fn cost_of_row(body: &Body) -> f64 {
     let nodes = body.nodes.iter().filter(|node| node.level == Level::Row);
     nodes.map(|node| if matches!(node.kind, NodeKind::Reduce(..)) { 10.0 } else { cost(&node.kind) }).sum()

@@ -65,8 +65,8 @@ fn workspace(request: &Request<'_>, threads: usize) -> u64 {
 }
 
 /// Returns `true` if a product is faster with a copy of its right operand whose rows, one for each contracted
-/// index, are contiguous, provided that several products share the copy. A product of few rows is done before
-/// a transposed operand would be packed.
+/// index, are contiguous, provided that several products share the copy. A product of few rows is not,
+/// because it takes less time than packing a transposed operand.
 pub(crate) fn shares_rows(axes: &DotAxes, reads: &[Access]) -> bool {
     DotProblem::new(axes, &reads[0].layout, &reads[1].layout).is_some_and(|problem| {
         let rhs = problem.rhs;

@@ -3,7 +3,7 @@
 
 use gradloom_core::kernel::Access;
 
-/// Number of elements of a piece of a long row.
+/// Number of elements of a chunk of a long row.
 pub const PIECE: usize = 32 * 1024;
 /// Maximum number of elements of a row that one task sorts, on its stack.
 pub const SHORT_ROW: usize = 4096;
@@ -31,14 +31,14 @@ impl Rows {
         Self { rows: outer.iter().product(), extent: *extent }
     }
 
-    /// Returns the number of pieces of a row.
+    /// Returns the number of chunks of a row.
     pub fn pieces(&self) -> usize {
         self.extent.div_ceil(PIECE)
     }
 }
 
-/// Returns the number of bytes of scratch of a cumulative reduction: eight for each piece if rows have
-/// several.
+/// Returns the number of bytes of scratch of a cumulative reduction: eight for each chunk if rows have
+/// several chunks, else 0.
 pub fn cumulate_workspace(read: &Access) -> usize {
     let rows = Rows::of(read);
     if rows.pieces() > 1 { 8 * rows.rows * rows.pieces() } else { 0 }
@@ -49,9 +49,9 @@ pub fn cumulate_workspace(read: &Access) -> usize {
 pub enum SortPlan {
     /// Each task sorts whole rows on its stack.
     Whole,
-    /// Tasks select the first elements of each piece, then those of all pieces of a row.
+    /// Tasks select the first elements of each chunk, then those of all chunks of a row.
     Select {
-        /// Number of elements of a piece.
+        /// Number of elements of a chunk.
         piece: usize,
     },
     /// All tasks sort a row together, digit by digit.
@@ -70,9 +70,9 @@ impl SortPlan {
         }
     }
 
-    /// Returns the number of bytes of scratch. A selection needs room for the selected elements of each piece
-    /// if there are several. A sort needs room for two copies of a row and its indices, and for a histogram
-    /// of the digits of each piece.
+    /// Returns the number of bytes of scratch. A selection needs room for the selected elements of each chunk
+    /// if there are several chunks. A sort by digits needs room for two copies of a row and its indices, and
+    /// for a histogram of the digits of each chunk.
     pub fn workspace(self, rows: Rows, count: usize) -> usize {
         match self {
             Self::Whole => 0,

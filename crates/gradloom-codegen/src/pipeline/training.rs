@@ -27,7 +27,7 @@ pub struct Options {
     /// Name that distinguishes this program's optimizer states from those of other programs with the same
     /// store (see [`optimizer_state`]).
     pub name: String,
-    /// True if parameters that the loss does not depend on are left unchanged instead of being an error.
+    /// True if parameters that the loss does not depend on are left unchanged instead of causing an error.
     pub allows_unused: bool,
     /// Number of micro-batches per step (see [`optim::accumulate`]).
     pub micro_batches: usize,

@@ -62,7 +62,7 @@ impl Program {
         if reduces && 4 * body.columns * program.registers.max(1) > WHOLE_ROW_BYTES {
             program = Compiler::compile(body, launch, machine, false);
         }
-        // Machine code treats bytes as truth values.
+        // Do not compile bodies with u8 values, because machine code treats bytes as truth values.
         let has_u8 = body.nodes.iter().any(|node| node.dtype == DType::U8);
         if machine.has_machine_code && !has_u8 {
             if !is_bound_by_memory(&program) {
@@ -100,7 +100,7 @@ pub(super) struct Compiler<'a> {
     spread: HashMap<Slot, Slot>,
 }
 
-/// The way in which an element-level node is computed.
+/// Computation of an element-level node.
 struct ElementStep {
     /// Nodes that must be computed first, in this order.
     operands: Vec<NodeId>,
@@ -111,7 +111,7 @@ struct ElementStep {
 enum How {
     /// By the function of the node's kind.
     Plain,
-    /// With the node before it, as one function of three operands.
+    /// Together with the node of an operand, as one function of three operands.
     Pair(MapOp),
     /// With [`Instruction::Pick`].
     Pick,
@@ -149,8 +149,8 @@ impl<'a> Compiler<'a> {
             uniforms: 0,
             native: None,
         };
-        // The plan's verifier allows kernels to read and write 16-bit values as f32, which only GPU kernels
-        // support.
+        // Ensure that no value needs a conversion. The plan's verifier allows kernels to read and write
+        // 16-bit values as f32, but only GPU kernels support it.
         for node in &body.nodes {
             if let NodeKind::Load(read) = node.kind {
                 assert_eq!(
@@ -237,7 +237,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Emits the row-level nodes with the reduction depth `stage`, except for reductions, which belong to the
-    /// pass before.
+    /// preceding pass.
     fn row_nodes(&mut self, stage: usize) -> Vec<Instruction> {
         let mut code = Vec::new();
         for id in self.nodes_of(Level::Row) {
@@ -377,7 +377,7 @@ impl<'a> Compiler<'a> {
         Reduction { number, op, dtype, identity: bits(op.identity(dtype), dtype) }
     }
 
-    /// Returns the shape of indices, for messages.
+    /// Returns the shape of indices, for error messages.
     fn index_shape(&self, index: NodeId, level: Level) -> Vec<usize> {
         match (&self.node(index).kind, level) {
             (NodeKind::Load(read), _) => self.launch.reads[*read].layout.shape.to_vec(),
@@ -465,7 +465,7 @@ impl<'a> Compiler<'a> {
         self.homes[id.index()]
     }
 
-    /// Returns the way in which an element-level node is computed, and the nodes that it needs.
+    /// Returns the computation of an element-level node, and the nodes that it needs.
     fn element_step(&self, id: NodeId) -> ElementStep {
         let kind = &self.node(id).kind;
         let (operands, how) = match kind {

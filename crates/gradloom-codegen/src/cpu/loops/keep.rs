@@ -1,9 +1,9 @@
 //! Decides which values are kept from one pass over a row to the next, if rows are too long for whole-row
 //! registers.
 //!
-//! In: a body. Out: for each node, whether a row of it is kept, in memory that stays in a second-level cache.
-//! Invariant: a kept value is cheaper to read than to recompute, and is used in more than one pass. All
-//! kept rows together take at most [`KEPT_BYTES`].
+//! In: a body. Out: for each node, a flag that is true if a row of it is kept, in memory that stays in a
+//! second-level cache. Invariant: a kept value is cheaper to read than to recompute, and is used in more than
+//! one pass. All kept rows together take at most [`KEPT_BYTES`].
 
 use gradloom_core::ir::CostClass;
 use gradloom_core::kernel::{Body, Level, NodeKind, Store};
@@ -11,7 +11,7 @@ use gradloom_core::kernel::{Body, Level, NodeKind, Store};
 /// Maximum size of all kept rows together, in bytes.
 const KEPT_BYTES: usize = 256 * 1024;
 
-/// Decides for each node whether a row of it is kept.
+/// Returns a flag for each node, which is true if a row of it is kept.
 pub(super) fn keeps(body: &Body, needed: &[bool]) -> Vec<bool> {
     let passes = passes(body, needed);
     let row = (4 * body.columns).max(1);

@@ -145,7 +145,8 @@ fn fetched(program: &Program) -> Vec<Vec<Fetched>> {
         }
     }
     if program.kept > 0 {
-        // In addition to the operands' rows, results would exceed the memory bandwidth.
+        // Prefetch no results, because in addition to the operands' rows, they would exceed the memory
+        // bandwidth.
         return fetched;
     }
     let costs: Vec<usize> = program.passes.iter().map(|pass| pass.tile.iter().map(cost).sum()).collect();
@@ -170,8 +171,8 @@ fn fetched(program: &Program) -> Vec<Vec<Fetched>> {
 /// slower if they write past the caches, unless rows are so long that some are kept, because kept rows alone
 /// fill the second-level cache.
 pub(super) fn is_bound_by_memory(program: &Program) -> bool {
-    /// Cost at which both ways of writing took the same time, between those of a normalization's gradient and
-    /// of GELU.
+    /// Cost at which a program takes the same time with either method of writing. It lies between the cost of
+    /// a normalization's gradient and that of GELU.
     const SHORT: usize = 24;
     program.kept > 0 || program.passes.iter().flat_map(|pass| &pass.tile).map(cost).sum::<usize>() < SHORT
 }

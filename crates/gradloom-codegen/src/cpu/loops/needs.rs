@@ -11,7 +11,8 @@ pub(super) fn uses(body: &Body, needed: &[bool]) -> Vec<usize> {
     uses
 }
 
-/// Returns, for each node, whether it is stored, is an index check, or is used by a needed node.
+/// Returns a flag for each node, which is true if the node is stored, is a check, or is used by a needed
+/// node.
 pub(super) fn needed(body: &Body) -> Vec<bool> {
     let mut needed = vec![false; body.nodes.len()];
     body.stores.iter().for_each(|store| needed[store.node().index()] = true);

@@ -1,9 +1,9 @@
 //! Selection of one element of each row by an index, as a loss selects the logit of its target:
 //! `select(column == index, chosen, others)`.
 //!
-//! In: indices of level Row, and slots with 4-byte elements. Out: a slot in which one element of each row is
-//! replaced, or only those elements. Invariant: the results have the same bits as comparing and selecting
-//! at every position. An index that no column has selects nothing.
+//! In: indices that are the same for all columns of a row, and slots with 4-byte elements. Out: a slot in
+//! which one element of each row is replaced, or only those elements. Invariant: the results have the same
+//! bits as comparing and selecting at every position. An index that no column has selects nothing.
 
 use super::compile::Compiler;
 use super::program::{Instruction, Slot};
@@ -12,14 +12,14 @@ use gradloom_core::kernel::{Level, NodeId, NodeKind};
 
 impl Compiler<'_> {
     /// Returns the index, the chosen elements and the other elements of a selection whose condition is that
-    /// the column equals a row-level index.
+    /// the column equals the row's index.
     pub(super) fn pick(&self, [condition, chosen, others]: [NodeId; 3]) -> Option<[NodeId; 3]> {
         let index = self.picking_index(condition)?;
         (self.node(chosen).dtype.bytes() == 4).then_some([index, chosen, others])
     }
 
-    /// Emits a reduction into a row-level slot if it is a sum of picked elements and zeros, else returns
-    /// `false`.
+    /// Emits a reduction into a row-level slot if it is a sum of picked elements and zeros. Returns `false`
+    /// for other reductions.
     pub(super) fn picked(
         &mut self,
         op: ReduceOp,
@@ -43,7 +43,7 @@ impl Compiler<'_> {
         true
     }
 
-    /// Returns the row-level index that a condition compares the column with.
+    /// Returns the index, the same for all columns of a row, that a condition compares the column with.
     fn picking_index(&self, condition: NodeId) -> Option<NodeId> {
         let NodeKind::Compare(CompareOp::Eq, [a, b]) = self.node(condition).kind else { return None };
         let is_column = |id: NodeId| matches!(self.node(id).kind, NodeKind::Column);

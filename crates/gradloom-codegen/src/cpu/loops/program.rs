@@ -1,9 +1,9 @@
 //! A compiled body, which the executor runs.
 //!
-//! Values are in slots. A slot is a place in memory that moves with the position: a register (a buffer as
-//! large as a tile), a vector over the tile's rows, a single number, or the memory of an operand or a result,
-//! if its layout consists of rows of neighboring elements. There are separate lists of instructions for each
-//! task, for each strip of rows, and for each tile of each pass.
+//! Values are in slots. A slot is a memory location that moves with the position, such as a register (a
+//! buffer as large as a tile), a vector over the tile's rows, a single number, or the memory of an operand or
+//! a result, if its layout consists of rows of neighboring elements. There are separate lists of instructions
+//! for each task, for each strip of rows, and for each tile of each pass.
 
 use super::native::Native;
 use crate::cpu::functions::MapOp;
@@ -149,11 +149,12 @@ pub enum Instruction {
     /// Reduces columns into the partial results at this byte offset. The only column of a body is reduced as
     /// if it were a row.
     Columns { reduction: Reduction, operand: Slot, offset: usize },
-    /// Copies 4-byte elements of `others`, but those of `chosen` in the column that the row's index selects.
+    /// Copies 4-byte elements of `chosen` in the column that the row's index selects, and of `others` in all
+    /// other columns.
     Pick { index: Slot, chosen: Slot, others: Slot, target: Slot },
     /// Adds the f32 in the column that the row's index selects to a row-level slot.
     Picked { index: Slot, operand: Slot, target: Slot },
-    /// Checks for indices out of range.
+    /// Checks for indices out of range, or for divisors of zero.
     Check(Box<Check>),
     /// Copies elements to a result.
     Scatter(Scatter),
@@ -194,7 +195,7 @@ impl Instruction {
     }
 }
 
-/// A check of a slot's elements, which trap where the condition does not hold.
+/// A check of a slot's elements, which traps if the condition does not hold for all of them.
 #[derive(Clone, Debug)]
 pub struct Check {
     pub operand: Slot,
@@ -206,18 +207,18 @@ pub struct Check {
 /// The condition of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// An i32 in `0..extent`. The shape of the indices is for messages.
+    /// An i32 in `0..extent`. The shape of the indices is for error messages.
     Index { extent: usize, shape: Vec<usize> },
     /// An integer that is not 0.
     Divisor,
 }
 
 impl Condition {
-    /// Returns whether the condition holds for the bits of an element.
+    /// Returns `true` if the condition holds for the bits of an element.
     #[inline(always)]
     pub fn holds(&self, bits: u32) -> bool {
         match self {
-            // As unsigned numbers, negative indices are large.
+            // Negative indices fail too, because they are large as unsigned numbers.
             Self::Index { extent, .. } => (bits as usize) < *extent,
             Self::Divisor => bits != 0,
         }

@@ -1,8 +1,8 @@
 //! Assigns registers to values.
 //!
-//! In: the passes in execution order, and slots without a place. Out: registers for these slots, as few as
-//! their lifetimes allow. Invariant: two values with overlapping lifetimes have different registers, and
-//! so do a result and its operands.
+//! In: the passes in execution order, and slots that are pending. Out: registers for these slots, as few as
+//! their lifetimes allow. Invariant: two values with overlapping lifetimes have different registers, and so
+//! do a result and its operands.
 
 use super::program::{Instruction, Pass, Slot, SlotInfo, SlotPlace};
 use std::collections::HashMap;

@@ -1,9 +1,9 @@
 //! Compiles consecutive instructions into one routine.
 //!
-//! In: a list of instructions. Out: segments, with the operands for calling them on a tile. Invariant: the
-//! lines of a segment are in the order of its instructions, so at each position, an operand that a result may
-//! overwrite is read before the result is written. Values that nothing outside the segment reads are not
-//! written.
+//! In: a list of instructions. Out: segments, with the operands for calling them on a tile. Invariant: the IR
+//! instructions of a segment are in the order of its instructions, so at each position, an operand that a
+//! result may overwrite is read before the result is written. Values that nothing outside the segment reads
+//! are not written.
 
 use super::native::{Fetched, Positions, Step, Stream};
 use super::program::{Instruction, NONE, Program, Slot, SlotInfo, SlotPlace, slot_number};
@@ -85,7 +85,7 @@ pub(super) fn segments(
     let mut first = 0;
     while first < list.len() {
         let end = first + extent(program, &list[first..]);
-        // The first segment prefetches for all.
+        // Only the first segment prefetches, on behalf of all segments.
         let fetched = if steps.iter().any(|step| matches!(step, Step::Compiled(_))) { &[] } else { fetched };
         let segment = (end > first)
             .then(|| Draft::new(program, positions, uses, &list[first..end]).finish(fetched, assembler));
@@ -104,9 +104,9 @@ fn extent(program: &Program, list: &[Instruction]) -> usize {
     let mut reductions = 0;
     let mut fits = |instruction: &Instruction| {
         reductions += usize::from(matches!(instruction, Instruction::Reduce { .. }));
-        // In a tile register with elements of two sizes, different positions would share bytes.
+        // Reject a tile register with elements of two sizes, in which different positions would share bytes.
         let mut keeps_size = |slot: Slot| match program.slots[slot as usize] {
-            // The interpreter converts 16-bit floats.
+            // Reject 16-bit floats, which only the interpreter converts.
             SlotInfo { bytes: 2, .. } => false,
             SlotInfo { place: SlotPlace::Register(register), bytes } => {
                 *sizes.entry(register).or_insert(bytes) == bytes
@@ -125,7 +125,8 @@ fn extent(program: &Program, list: &[Instruction]) -> usize {
 fn can_compile(program: &Program, instruction: &Instruction) -> bool {
     match *instruction {
         Instruction::Map { op, .. } => Builder::can_map(op),
-        // If there is a single column, the interpreter processes such overlapping rows as one row.
+        // Reject rows that start one element apart: if there is a single column, the interpreter processes
+        // them as one row.
         Instruction::Columns { operand, .. } => {
             !matches!(program.slots[operand as usize].place, SlotPlace::Read(_, grid) if grid.row_stride == 1)
         }
@@ -181,7 +182,7 @@ impl<'a> Draft<'a> {
         let streams = self.streams();
         let all = self.builder.finish();
         let counts_columns = all.counts_columns() || !self.picks.is_empty();
-        // Columns are counted in i32.
+        // Reject columns whose indices do not fit in i32.
         let is_countable = !counts_columns || i32::try_from(self.program.columns).is_ok();
         if all.len() > MOST_LINES || !is_countable {
             return None;
@@ -216,7 +217,7 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// Appends lines that prefetch the memory of `fetched`.
+    /// Appends IR instructions that prefetch the memory of `fetched`.
     fn fetch(&mut self, fetched: &[Fetched]) {
         for fetch in fetched {
             let place = self.program.slots.iter().enumerate().find_map(|(slot, info)| match info.place {

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 pub(super) fn with_shared_nodes(body: &Body) -> Body {
     let mut body = body.clone();
-    // The first node that equals each node.
+    // For each node, the first node that equals it.
     let mut first: Vec<NodeId> = Vec::with_capacity(body.nodes.len());
     let mut known = HashMap::new();
     for (i, node) in body.nodes.iter_mut().enumerate() {

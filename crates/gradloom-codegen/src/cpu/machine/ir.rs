@@ -31,7 +31,7 @@ pub enum Invariant {
     Row(OperandNumber),
 }
 
-/// Prefetch of an operand's 4-byte elements while others are processed.
+/// Prefetch of an operand's 4-byte elements while other elements are processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fetch {
     pub operand: OperandNumber,

@@ -37,7 +37,7 @@ fn one_less_power<L: Lanes>(l: &mut L, n: L::Value) -> L::Value {
 /// Returns e^x. The error is below 1.5 ulp.
 #[inline(always)]
 pub fn exp<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
-    // Beyond these limits, the result is 0 or infinite. They keep n small enough to scale by.
+    // Beyond these limits, the result is 0 or infinite anyway. The limits keep n small enough to scale by.
     let x = l.at_least(x, -105.0);
     let x = l.at_most(x, 90.0);
     let (n, p) = reduced(l, x);
@@ -58,7 +58,7 @@ pub fn expm1<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     let rest = one_less_power(l, least);
     let y = l.add(p, rest);
     let y = l.two(BinaryInst::Scale, y, n);
-    // Keeps the sign of zero, and returns arguments that equal the result.
+    // Returns tiny arguments unchanged, because they equal the result, including the sign of zero.
     unless_tiny(l, x, y)
 }
 
@@ -76,7 +76,7 @@ pub fn tanh<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     let e = l.two(BinaryInst::Scale, e, n);
     let divisor = l.add(e, two);
     let y = l.div(e, divisor);
-    // A quotient of NaNs may have a negative sign.
+    // Clears the sign, because a quotient of NaNs may be negative.
     let y = l.magnitude(y);
     l.with_sign(y, x)
 }

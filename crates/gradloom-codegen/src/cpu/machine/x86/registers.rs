@@ -9,7 +9,7 @@
 use crate::cpu::machine::ir::{Invariant, Kind, Lines, Op, SOURCES, VectorOperand};
 use crate::cpu::machine::numbers::{InvariantNumber, SpillNumber, Value};
 
-/// The location of a value that an instruction reads.
+/// The location of an instruction's source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Location {
     /// Vector register, counted from the first one that can be assigned.
