@@ -240,7 +240,7 @@ fn matrix(dtype: DType, by_rows: bool, [offset, stride, batch_stride]: [usize; 3
 }
 
 /// Returns the stride between the rows of a layout that consists of `rows` contiguous rows of `columns`
-/// elements.
+/// elements, or `None` for other layouts.
 fn row_stride(layout: &Layout, rows: usize, columns: usize) -> Option<usize> {
     match layout.collapsed()[..] {
         [(_, 1)] => Some(columns),

@@ -34,7 +34,7 @@ pub struct AttentionShape {
     /// Number of heads of the keys and values, a divisor of `heads`.
     pub kv_heads: usize,
     pub queries: usize,
-    /// Number of keys of a sequence; with a block table, the number of keys that it has room for.
+    /// Number of keys of a sequence; with a block table, the number of keys for which the table has room.
     pub keys: usize,
     pub depth: usize,
     pub value_depth: usize,

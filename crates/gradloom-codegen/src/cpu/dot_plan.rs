@@ -14,7 +14,7 @@ use std::ops::Range;
 /// fits, or almost fits, a first-level cache.
 const DEPTH_BLOCK: usize = 256;
 /// Maximum number of contracted indices that are processed together if the right operand is packed. It is
-/// larger than [`DEPTH_BLOCK`] because a task is done with one block before it packs the next.
+/// larger than [`DEPTH_BLOCK`] because a task finishes one block before it packs the next.
 const PACKED_DEPTH_BLOCK: usize = 384;
 /// Number of rows that are processed with all columns of a task before the next block of rows. With
 /// [`DEPTH_BLOCK`], they take a part of a second-level cache.
@@ -62,9 +62,10 @@ impl Form {
 /// Plan of the computation of a product.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DotPlan {
-    /// The product, or its transpose if the product has a single column.
+    /// The launch's product, or its transpose if `transposed` is true.
     pub problem: DotProblem,
-    /// True if `problem` is the transpose of the launch's product, which has a single row.
+    /// True if `problem` is the transpose of the launch's product. Only products with a single column are
+    /// transposed.
     pub transposed: bool,
     /// Format of the right operand in memory.
     pub form: Form,
@@ -206,8 +207,8 @@ impl DotPlan {
         100 + products * (rows * columns * depth / 64 + touched / 8)
     }
 
-    /// Returns the rows of the whole product (with all products of a batch below each other) that task
-    /// `index` of the second phase adds up if sums were split.
+    /// Returns the rows of the whole product that task `index` of the second phase adds up if sums were
+    /// split. The whole product consists of the products of a batch, one below the other.
     pub fn sum_rows(&self, index: usize) -> Range<usize> {
         let (rows, _) = self.positions();
         let chunk = self.sum_chunk();

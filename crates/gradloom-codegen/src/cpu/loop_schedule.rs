@@ -80,7 +80,8 @@ impl LoopSchedule {
         self.rows.div_ceil(self.row_piece).max(1)
     }
 
-    /// Returns the number of tasks: at least 1, which is empty if the body has no positions.
+    /// Returns the number of tasks. It is at least 1, even if the body has no positions; the task is empty
+    /// then.
     pub fn tasks(&self) -> usize {
         self.row_pieces() * self.columns.div_ceil(self.column_piece).max(1)
     }

@@ -1,8 +1,8 @@
 //! Separation of products from their epilogues.
 //!
-//! In: kernels. Out: each product whose epilogue no product kernel supports as a plain product and a loop
-//! over its result, and each part of a group that must run separately as a kernel. Invariant: the loop
-//! directly follows the product.
+//! In: kernels. Out: the same kernels, in which a plain product and a loop over its result replace each
+//! product whose epilogue no product kernel supports, and separate kernels replace the parts of groups that
+//! must run separately. Invariant: the loop directly follows the product.
 
 use super::joined::joined;
 use super::{Draft, Lowering};

@@ -39,7 +39,7 @@ pub(super) fn joined(map: &KernelSpec, rows: &KernelSpec) -> Option<KernelSpec> 
         return None;
     }
     let mut nodes = first.nodes.clone();
-    // Index of each of the second kernel's nodes in the merged body.
+    // For each node of the second kernel, its index in the merged body.
     let mut places: Vec<NodeId> = Vec::with_capacity(second.nodes.len());
     for node in &second.nodes {
         let mut node = node.clone();

@@ -21,7 +21,8 @@ pub(crate) fn scatter(op: ScatterOp, reads: &[Access], batch: usize, limits: &Li
         batches,
         width: if is_sorted { 0 } else { updates.min(CHUNK) },
         chunks: if is_sorted { updates.min(1) } else { updates.div_ceil(CHUNK) },
-        // A software device runs invocations sequentially, and waits for each load anyway.
+        // Several lanes and early loads have no benefit on a software device, which runs invocations
+        // sequentially and waits for each load.
         lanes: if limits.software { 1 } else { LANES },
         ahead: if limits.software { 1 } else { AHEAD },
     }

@@ -1,9 +1,10 @@
 //! Compiles a body to a program.
 //!
 //! In: a body, and the layouts of its operands and results. Out: a [`Program`]. Rows that are reduced need
-//! one pass for each reduction that depends on another. Element-level nodes are recomputed in each pass that
-//! needs them, unless the tile registers hold whole rows or the node is worth keeping ([`super::keep`]).
-//! Invariant: within a tile, an operand that a result may overwrite is read before the result is written.
+//! one pass for each reduction of the longest chain of dependent reductions. Element-level nodes are
+//! recomputed in each pass that needs them, unless the tile registers hold whole rows or the node is worth
+//! keeping ([`super::keep`]). Invariant: within a tile, an operand that a result may overwrite is read before
+//! the result is written.
 
 use super::keep::keeps;
 use super::native::{Native, is_bound_by_memory};
@@ -285,7 +286,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Emits the function of a node whose operands already have slots.
+    /// Emits the instruction that computes a node whose operands already have slots.
     fn computed(&mut self, id: NodeId, code: &mut Vec<Instruction>) -> Slot {
         let node = self.node(id);
         let home = |operand: NodeId| self.homes[operand.index()];

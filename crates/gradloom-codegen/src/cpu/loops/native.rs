@@ -112,8 +112,8 @@ pub(super) struct Fetched {
 }
 
 /// Returns the memory that each pass prefetches: operands of the next strip, and results. Without prefetches,
-/// memory would be idle during all passes but the first to read an operand, most of all during the longest
-/// one.
+/// memory would only be busy during the first pass that reads an operand, and idle during the other passes,
+/// such as the longest one.
 fn fetched(program: &Program) -> Vec<Vec<Fetched>> {
     let mut fetched = vec![Vec::new(); program.passes.len()];
     if program.passes.len() < 2 {
@@ -171,8 +171,8 @@ fn fetched(program: &Program) -> Vec<Vec<Fetched>> {
 /// slower if they write past the caches, unless rows are so long that some are kept, because kept rows alone
 /// fill the second-level cache.
 pub(super) fn is_bound_by_memory(program: &Program) -> bool {
-    /// Cost at which a program takes the same time with either method of writing. It lies between the cost of
-    /// a normalization's gradient and that of GELU.
+    /// Cost at which writing past the caches takes as long as writing to them. It lies between the cost of a
+    /// normalization's gradient and that of GELU.
     const SHORT: usize = 24;
     program.kept > 0 || program.passes.iter().flat_map(|pass| &pass.tile).map(cost).sum::<usize>() < SHORT
 }

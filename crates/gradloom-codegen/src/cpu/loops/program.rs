@@ -200,7 +200,7 @@ impl Instruction {
 pub struct Check {
     pub operand: Slot,
     pub condition: Condition,
-    /// Index of the node, which orders messages.
+    /// Index of the node, by which error messages are sorted.
     pub node: usize,
 }
 
@@ -228,7 +228,7 @@ impl Condition {
 /// One traversal of the columns of a strip of rows.
 #[derive(Clone, Debug, Default)]
 pub struct Pass {
-    /// Row-level slots and the bits that they start with.
+    /// Row-level slots, each with the bits of its initial value.
     pub starts: Vec<(Slot, u32)>,
     /// Row-level slots that are sums of floats.
     pub sums: Vec<Slot>,
@@ -244,7 +244,8 @@ pub struct ColumnResult {
     pub reduction: Reduction,
     /// Offset from the start of a panel's partial results, in bytes.
     pub offset: usize,
-    /// Offset of the totals in f64 from the same start, in bytes, if there are totals.
+    /// Offset of the totals in f64 from the start of a panel's partial results, in bytes, if there are
+    /// totals.
     pub total: Option<usize>,
     pub write: usize,
     pub write_offset: usize,

@@ -20,7 +20,7 @@ pub(super) fn assign(slots: &mut [SlotInfo], passes: &[Pass]) -> usize {
     let mut registers = 0;
     for (at, instruction) in code.iter().enumerate() {
         let target = instruction.target();
-        // Assigns the target before freeing the operands' registers, because a result in the place of an
+        // Assigns the target before freeing the operands' registers, because a result in the register of an
         // operand would require a copy of the operand.
         if let Some(slot) = target
             && matches!(slots[slot as usize].place, SlotPlace::Pending)

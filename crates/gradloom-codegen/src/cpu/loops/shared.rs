@@ -1,9 +1,9 @@
 //! Merges equal nodes of a body.
 //!
 //! In: a body. Out: the same body, in which each node that computes the same as an earlier one repeats that
-//! node, and its uses become uses of the earlier one. Such nodes exist because fusion joins ops that each
-//! bring their checks, column numbers and conversions. Invariant: nodes keep their indices, by which
-//! messages are sorted.
+//! node, and its uses become uses of the earlier one. Such nodes exist because fusion joins ops, each of
+//! which has separate checks, column numbers and conversions. Invariant: nodes keep their indices, by which
+//! error messages are sorted.
 
 use gradloom_core::kernel::{Body, NodeId, NodeKind, Store};
 use std::collections::HashMap;

@@ -48,9 +48,9 @@ pub enum Op {
     One(UnaryInst),
     /// Compares two vectors, with a mask as the result.
     Compare(CompareOp, LaneKind),
-    /// True where two floats are unordered: at least one of them is NaN.
+    /// Compares two vectors of floats. The mask is set where at least one of them is NaN.
     Unordered,
-    /// True where a lane of a vector is not zero, with a mask as the result.
+    /// Compares a vector with zero. The mask is set where a lane is not zero.
     NotZero,
     Mask(MaskOp),
     /// Selects from two vectors by a mask: the first where the mask is set.

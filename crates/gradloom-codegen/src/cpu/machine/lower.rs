@@ -1,8 +1,8 @@
 //! Lowers elementwise ops to vector instructions of the IR.
 //!
-//! In: an op by name, and its operands. Out: the instructions that compute it. The IR has no sines, cosines,
-//! powers, remainders and divisions of integers; these stay loops over memory. Invariant: the bits are those
-//! of the op's formula ([`functions`]), except for the bits of NaNs.
+//! In: an op by name, and its operands. Out: the instructions that compute it. The IR has no instructions for
+//! sines, cosines, powers, remainders and divisions of integers, which stay loops over memory. Invariant: the
+//! bits are those of the op's formula ([`functions`]), except for the bits of NaNs.
 
 use super::ir::{Builder, Op, VectorOperand};
 use crate::cpu::functions::{self, MapOp};
@@ -122,7 +122,7 @@ impl Builder {
                 self.select(nan, zero, limited)
             }
             (F32, U32) => {
-                // Converts NaN to 0.
+                // Converts NaN and negative numbers to 0.
                 let positive = self.two(BinaryInst::Max, a, zero);
                 self.one(UnaryInst::UnsignedOfFloat, positive)
             }

@@ -28,7 +28,8 @@ pub fn erf<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     let small = polynomial(l, square, SMALL);
     let small = l.mul(x, small);
     let small = l.add(x, small);
-    // From 4 on, the result rounds to 1. A comparison with NaN is false, so NaN passes through.
+    // Limits the argument to 4, from which on the result rounds to 1. NaN passes through, because comparisons
+    // with it are false.
     let limited = l.at_most(magnitude, 4.0);
     let large = polynomial(l, limited, LARGE);
     let large = exp(l, large);

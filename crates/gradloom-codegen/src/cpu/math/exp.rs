@@ -49,7 +49,7 @@ pub fn exp<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
 /// Returns e^x - 1. The error is below 2 ulp.
 #[inline(always)]
 pub fn expm1<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
-    // Below -20, the result rounds to -1.
+    // Limits the argument: the result rounds to -1 below -20, and is infinite above 90.
     let limited = l.at_least(x, -20.0);
     let limited = l.at_most(limited, 90.0);
     let (n, p) = reduced(l, limited);
@@ -65,7 +65,7 @@ pub fn expm1<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
 /// Returns (e^x - e^-x) / (e^x + e^-x). The error is below 3.5 ulp.
 #[inline(always)]
 pub fn tanh<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
-    // tanh |x| = e / (e + 2) with e = e^(2|x|) - 1. From 10 on, the result rounds to 1.
+    // With `e` = e^(2|x|) - 1, tanh |x| is e / (e + 2). From 10 on, the result rounds to 1.
     let magnitude = l.magnitude(x);
     let limited = l.at_most(magnitude, 10.0);
     let two = l.float(2.0);

@@ -52,7 +52,7 @@ fn parts<L: Lanes>(l: &mut L, x: L::Value) -> (L::Value, L::Value) {
     (n, l.sub(m, one))
 }
 
-/// Returns `inside` if x is positive and finite, else the value of the logarithm at x.
+/// Returns `inside` if x is positive and finite, else the logarithm of x, which is infinite or NaN.
 #[inline(always)]
 fn with_ends<L: Lanes>(l: &mut L, x: L::Value, inside: L::Value) -> L::Value {
     let (zero, infinity) = (l.float(0.0), l.float(f32::INFINITY));
@@ -109,7 +109,8 @@ const CLOSE: u32 = 0xb504_f300;
 /// The error is below 2 ulp, even where the logarithm is close to 0.
 #[inline(always)]
 pub fn log_of_part(word: u32) -> f32 {
-    // From sqrt(1/2) on, uses the distance to 1, because an f32 close to 1 could not represent it.
+    // From sqrt(1/2) on, uses the distance to 1, which an f32 represents more accurately than a number close
+    // to 1.
     let close = word >= CLOSE;
     let distance = (if close { !word } else { word }) as f32 + 0.5;
     let (n, f) = parts(&mut Scalar, distance.to_bits());

@@ -21,7 +21,7 @@ pub use log::*;
 
 /// High part of ln 2, whose 9 significant bits leave room for an exact product with any exponent of an f32.
 const LN_2_HIGH: f32 = 355.0 / 512.0;
-/// Low part of ln 2: ln 2 less [`LN_2_HIGH`].
+/// Low part of ln 2: ln 2 minus [`LN_2_HIGH`].
 const LN_2_LOW: f32 = -2.121_944_4e-4;
 
 /// Returns `c[0] + c[1]·x + c[2]·x² + ..`, by Horner's rule.

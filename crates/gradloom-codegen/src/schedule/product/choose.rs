@@ -154,8 +154,8 @@ fn of_few_rows(problem: &DotProblem, operands: Option<DType>, limits: &Limits) -
     streamed.or_else(|| lanes_of_terms(problem, limits))
 }
 
-/// Numbers of rows of products whose operands matrix instructions read from memory. For a single row, threads
-/// that divide the terms are faster.
+/// Numbers of rows of products whose operands are loaded directly into the registers of matrix instructions.
+/// For a single row, threads that divide the terms are faster.
 const STREAMED: std::ops::RangeInclusive<usize> = 2..=64;
 /// Maximum number of rows for workgroups of 16 rows. Products with more rows use workgroups of 32 rows.
 const IN_SIXTEENS: usize = 32;
@@ -167,11 +167,12 @@ const ENOUGH_TILES: usize = 264;
 /// step with 16 texts takes 0.55 instead of 0.49 ms.
 const STEPS: usize = 6;
 
-/// Returns a choice with matrix instructions that read operands from memory, with the terms divided among
-/// subgroups. On an H200, a step of GPT-2 124M takes 0.36 ms with 4 texts (0.47 by threads), and 0.56 ms with
-/// 32 texts (0.65 by the library). With more texts, only products of about one workgroup per multiprocessor
-/// use it. On an H100, 64 texts take 0.776 ms this way, 0.820 ms with workgroups of 64 rows and 16 columns,
-/// which read more, and 0.780 ms if products of 48 workgroups use it too.
+/// Returns a choice with matrix instructions whose operands are loaded directly into registers, with the
+/// terms divided among subgroups. On an H200, a step of GPT-2 124M takes 0.36 ms with 4 texts (0.47 ms by
+/// threads), and 0.56 ms with 32 texts (0.65 ms by the library). With more texts, only products of about one
+/// workgroup per multiprocessor use this choice. On an H100, 64 texts take 0.776 ms with it, 0.820 ms with
+/// workgroups of 64 rows and 16 columns, which read more, and 0.780 ms if products of 48 workgroups use it
+/// too.
 fn streamed(problem: &DotProblem, operands: DType, limits: &Limits) -> Option<ProductChoice> {
     let is_wanted = limits.branches && operands != DType::F32 && problem.n >= 64;
     if !is_wanted || !STREAMED.contains(&problem.m) {

@@ -49,8 +49,8 @@ pub fn fits(method: Method, operands: DType, limits: &Limits) -> bool {
     }
 }
 
-/// Returns `true` if matrix instructions can read the operands of a product from registers: the left one is
-/// loaded in groups of four terms, and the right one in groups of four along either axis.
+/// Returns `true` if the operands of a product can be loaded directly into the registers of matrix
+/// instructions: the left one in groups of four terms, and the right one in groups of four along either axis.
 fn streams(tile: &CooperativeTile, problem: &DotProblem, limits: &Limits) -> bool {
     let [left, right] = Side::both(problem);
     limits.fragments
@@ -59,7 +59,8 @@ fn streams(tile: &CooperativeTile, problem: &DotProblem, limits: &Limits) -> boo
         && left.has_fours
         && left.along == Along::Contract
         && right.has_fours
-        // The last group of columns is moved back to stay in bounds.
+        // The last group of columns is moved back to stay in bounds, so there must be enough columns for a
+        // whole group.
         && problem.n >= tile.n as usize
 }
 
@@ -68,15 +69,17 @@ pub fn suits(choice: &ProductChoice, problem: &DotProblem, precision: Precision,
     let allowed = match choice.method {
         Method::Portable(tile) if matches!(tile.staging, Staging::Lanes(_)) => {
             let contiguous = Side::both(problem)[1].along == Along::Contract;
-            // If terms are contiguous, each subgroup computes whole columns.
+            // If terms are contiguous, each subgroup computes whole columns, so there must be as many slices
+            // as lanes.
             let fits = !contiguous || tile.slices() == 32;
             choice.parts == 1 && problem.k > 0 && fits && limits.subgroup == Some(32)
         }
-        // Each group of threads has the same number of whole tiles of terms.
+        // Each group of threads must process the same number of whole tiles of terms.
         Method::Portable(tile) if tile.slices() > 1 => {
             choice.parts == 1 && problem.k > 0 && problem.k.is_multiple_of((tile.slices() * tile.k) as usize)
         }
-        // Parts of sums are stored as vectors of four columns.
+        // Parts of sums are stored as vectors of four columns, so each thread must compute a multiple of four
+        // columns.
         Method::Portable(tile) => choice.parts == 1 || tile.thread_n.is_multiple_of(4),
         Method::Cooperative(tile) if tile.is_streamed() => {
             choice.parts == 1 && limits.half(precision).is_some() && streams(&tile, problem, limits)

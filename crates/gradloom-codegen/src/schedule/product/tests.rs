@@ -140,7 +140,7 @@ fn parts_without_terms_are_left_out() {
         assert_eq!(shaders(&problem, &choice, &everything()).len(), if parts > 1 { 2 } else { 1 });
         schedule(&problem, choice, DType::F16, &everything())
     };
-    // Four staged tiles of 16 terms make no more than four parts.
+    // The 64 terms form four staged tiles, so there are at most four parts.
     assert_eq!((schedule_of(7).choice.parts, schedule_of(7).workspace), (4, 4 * 4 * 32 * 32));
     assert_eq!(schedule_of(1).workspace, 0);
 }

@@ -35,7 +35,7 @@ impl Choices {
         Self { precision, measured: Vec::new() }
     }
 
-    /// Returns the precision in which products may multiply.
+    /// Returns the precision of programs that use these choices.
     pub fn precision(&self) -> Precision {
         self.precision
     }

@@ -16,7 +16,7 @@ use wasm_encoder::{InstructionSink, MemArg, MemArgTarget};
 pub(super) enum Columns {
     /// Four columns, starting this number of columns after the current one.
     Four { ahead: usize },
-    /// The current column, in the first lane. The other lanes are unspecified.
+    /// The current column. Only the first lane is used.
     One,
 }
 

@@ -216,7 +216,7 @@ impl Emitter<'_> {
                 this.lines(lines, columns, &mut |this, reduction, from| this.fourth(reduction, fourth, from));
             }
             this.advance(4);
-            // The other three fourths are done with the first one, so advance to the next chunk.
+            // At the end of the first fourth, the other three are done too, so advance to the next chunk.
             this.code.local_get(column).i32_const(FOURTH - 1).i32_and().i32_eqz().if_(BlockType::Empty);
             this.advance(CHUNK - FOURTH);
             this.code.end();

@@ -63,9 +63,9 @@ pub(super) struct RowPart {
 /// The registers and the memory that IR instructions refer to.
 pub(super) struct Places<'a> {
     pub frame: Frame,
-    /// Register with the address of each operand's row, if it has one.
+    /// Register with the address of each operand's row, if the operand has such a register.
     pub pointers: &'a [Option<Register>],
-    /// Index of each invariant in the pool, if it is there.
+    /// Index in the pool of each invariant, if the pool contains the invariant.
     pub pool: &'a [Option<usize>],
     /// Operands that are written past the caches.
     pub streams: &'a [OperandNumber],

@@ -63,7 +63,7 @@ impl Bounds {
             self.broken = Some(format!("{what}: {instruction:?}"));
         }
         if instruction.op0_kind() == OpKind::Register {
-            // RAX is the only address register whose lower half is also written.
+            // Writing EAX changes RAX, which is the only address register whose lower half is also written.
             let written = match instruction.op0_register() {
                 Register::EAX => Register::RAX,
                 register => register,

@@ -446,7 +446,7 @@ impl Emitter<'_> {
             }
             self.rotate();
             emit!(self.asm, Add_rm64_imm8, COLUMN, LANES);
-            // Repeats this four times, then advances to the next chunk.
+            // Repeats these instructions four times, then advances to the next chunk.
             emit!(self.asm, Test_rm32_imm32, Register::ECX, 63);
             self.asm.jump(Code::Jne_rel32_64, next);
             emit!(self.asm, Add_rm64_imm32, COLUMN, CHUNK_LANES - 64);
@@ -471,7 +471,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Rotates the running results, so that the second become the first.
+    /// Rotates the running results, so that the second ones become the first.
     fn rotate(&mut self) {
         for reduction in 0..self.routine.reductions.len() {
             let first = Register::ZMM0;
