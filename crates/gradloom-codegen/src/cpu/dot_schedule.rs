@@ -22,8 +22,8 @@ const WORK_PER_ELEMENT: f64 = 40.0;
 const COLUMN_UNIT: usize = 32;
 /// Unit in which rows are split: the height of the tallest micro-kernel.
 const ROW_UNIT: usize = STRIP;
-/// Maximum number of columns of a task. Their packed panel, with the rows of a [depth
-/// block](super::DotPlan::depth_block), fits a second-level cache.
+/// Maximum number of columns of a task, whose packed panel fits a second-level cache, together with the rows
+/// of a [depth block](super::DotPlan::depth_block).
 const MOST_COLUMNS: usize = 256;
 /// Maximum number of rows of a task.
 const MOST_ROWS: usize = 528;

@@ -2,7 +2,8 @@
 //!
 //! In: a formula that is generic over [`Lanes`]. Out: with [`Scalar`], its value, in a loop that the Rust
 //! compiler vectorizes; with the builder of machine code, the IR instructions that compute it. Invariant:
-//! both give the same bits, except for those of NaNs, because `Scalar` defines the meaning of each
+//! both produce the same bits, except for those of NaNs, because `Scalar` defines the meaning of each
+//! instruction.
 //! instruction.
 
 use gradloom_core::ir::CompareOp;

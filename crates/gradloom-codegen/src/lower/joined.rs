@@ -8,8 +8,8 @@
 use gradloom_core::fuse::KernelSpec;
 use gradloom_core::kernel::{Access, Body, Kernel, Level, NodeId, NodeKind, Store};
 
-/// Returns both kernels merged into one, if the second has row reductions over the same positions and reads
-/// the results of the first only at its own position.
+/// Returns both kernels merged into one, if the second has row reductions over the same positions, and each
+/// of its positions reads the results of the first only at that position.
 pub(super) fn joined(map: &KernelSpec, rows: &KernelSpec) -> Option<KernelSpec> {
     let (Kernel::Loop(first), Kernel::Loop(second)) = (&map.kernel, &rows.kernel) else { return None };
     let alike = (first.rows, first.columns, map.commit, map.once)

@@ -16,7 +16,7 @@ pub const LOSS: &str = "loss";
 /// Settings of a training program.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Treatment of gradients and parameters besides the optimizer's update rule.
+    /// Treatment of gradients and parameters in addition to the optimizer's update rule.
     pub settings: Settings,
     /// Parameters that are not trained.
     pub frozen: Vec<Pattern>,

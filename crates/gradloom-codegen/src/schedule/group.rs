@@ -140,7 +140,7 @@ pub(crate) struct Class {
     dtypes: Vec<DType>,
     nodes: Vec<Node>,
     /// Stores of a map. Empty for reductions, because the total of a row and that of a single column are
-    /// computed in the same way.
+    /// computed by the same code.
     stores: Vec<Store>,
     /// Axes of an op, and the shapes, strides and alignment of its operands and result.
     op: Vec<usize>,

@@ -1,7 +1,7 @@
 //! Choice of schedules, which divide the work of launches on a GPU.
 //!
 //! In: the computation of a launch, and the limits of the device. Out: a [`Schedule`]. This module also
-//! decides what differs on devices that compute on a CPU.
+//! defines the exceptions for devices that compute on a CPU.
 
 pub mod attention;
 pub mod group;

@@ -22,7 +22,7 @@ pub enum Precision {
     /// Like `Tf32`, with three products instead of one: the product of the rounded operands, and those of
     /// each rounded operand and the rounding error of the other. The instructions truncate sums instead of
     /// rounding them, so the error of sums of a thousand terms is 5e-6 of the largest one, compared to at
-    /// most 1e-6 in `f32` and 3e-4 in TF32. An infinite operand may give NaN. (This is the method of
+    /// most 1e-6 in `f32` and 3e-4 in TF32. An infinite operand may yield NaN. (This is the method of
     /// CUTLASS's 3xTF32; Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while
     /// surpassing the FP32 theoretical peak performance", 2022.)
     Tf32x3,

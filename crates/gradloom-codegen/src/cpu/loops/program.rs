@@ -40,9 +40,9 @@ pub enum SlotPlace {
     Uniform(usize),
     /// Number with this index in [`Program::constants`].
     Constant(usize),
-    /// Operand with this index, in its own memory.
+    /// Memory of the operand with this index.
     Read(usize, Grid),
-    /// Result with this index, in its own memory.
+    /// Memory of the result with this index.
     Write(usize, Grid),
     /// The block of the matrix product.
     Accumulator,

@@ -58,8 +58,8 @@ impl Compiler<'_> {
             .collect();
         for &(node, write) in &stores {
             let home = self.element(node, code);
-            // True if another result may overwrite the operand before this result is written, or the product,
-            // which may be stored in another result's memory.
+            // True if another result may overwrite the value before this result is written: an operand, or
+            // the product, which may be stored in another result's memory.
             let overwritten = match self.program.slots[home as usize].place {
                 SlotPlace::Read(read, _) => self.overwriting.reads_of(read).iter().any(|&w| w != write),
                 SlotPlace::Accumulator => stores.len() > 1,

@@ -3,7 +3,7 @@
 //! In: any f32, including subnormals, infinities and NaN. Out: the function's value with the error that each
 //! function documents, in units in the last place (ulp) of the exact result. Special values follow C17 Annex
 //! F. Invariant: the formulas have no branches, tables or fused multiply-adds, so that a loop over them
-//! vectorizes and every instruction set gives the same bits. The runtime's tests check the error bounds
+//! vectorizes and every instruction set produces the same bits. The runtime's tests check the error bounds
 //! against float64.
 //!
 //! The polynomials are our own weighted minimax fits (`coefficients.py`). Reductions cite their sources.

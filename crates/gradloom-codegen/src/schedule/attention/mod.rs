@@ -2,7 +2,7 @@
 //! subgroups, or whole rows per invocation.
 //!
 //! In: extents and limits. Out: an [`AttentionSchedule`], the choices worth measuring, and choices as text.
-//! This module also decides what differs on devices that compute on a CPU.
+//! This module also defines the exceptions for devices that compute on a CPU.
 
 mod candidates;
 mod choose;
@@ -98,7 +98,7 @@ pub(crate) fn problems_of(launch: &kernel::Kernel, reads: &[Access]) -> Vec<(Ker
     alone.map(|&kernel| (kernel, problem)).collect()
 }
 
-/// Returns `true` if a kernel can be measured on its own. Only a program can fill a block table, and the
+/// Returns `true` if a kernel can be measured separately. Only a program can fill a block table, and the
 /// gradient may have no extra operands, because it already binds as many as every device supports.
 fn can_run_alone(kernel: Kernel, problem: &Problem) -> bool {
     !problem.spec.block_table && (kernel == Kernel::Forward || problem.spec.extra_operands() == 0)

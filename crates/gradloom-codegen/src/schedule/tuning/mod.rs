@@ -49,7 +49,8 @@ impl Problem {
         factors.into_iter().fold(1, usize::saturating_mul)
     }
 
-    /// Returns the maximum difference between the results of two choices, relative to the largest result.
+    /// Returns the largest acceptable difference between the results of two choices, relative to the largest
+    /// result.
     pub fn tolerance(&self, precision: Precision) -> f32 {
         match (self, precision) {
             // Leaves room for choices that round the operands to 11 bits.

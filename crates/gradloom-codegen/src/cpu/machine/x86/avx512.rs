@@ -263,7 +263,7 @@ fn compare(asm: &mut Assembler, code: Code, to: Register, a: Register, b: Vector
     );
 }
 
-/// Returns the instruction that computes an op, if a single one does.
+/// Returns the instruction that computes an op, if a single one suffices.
 fn only_instruction(op: BinaryOp, dtype: DType) -> Option<BinaryInst> {
     let mut builder = Builder::default();
     let [a, b] = [0, 1].map(|number| builder.load(OperandNumber::new(number), 4));
