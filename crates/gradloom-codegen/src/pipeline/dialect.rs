@@ -36,7 +36,7 @@ pub(crate) trait Dialect: Sync {
     /// Generates kernels for a device to load. Returns an empty [`Code`] if the device generates them itself.
     ///
     /// # Errors
-    /// Returns an error if a kernel cannot run on such a device.
+    /// Returns an error if a kernel cannot run on this kind of device.
     fn code(&self, _source: &Source<'_>) -> Result<Code> {
         Ok(Code::default())
     }
@@ -44,7 +44,7 @@ pub(crate) trait Dialect: Sync {
     /// Returns the kernels in the language that all GPUs share, or an empty list for a CPU.
     ///
     /// # Errors
-    /// Returns an error if a kernel cannot run on such a device.
+    /// Returns an error if a kernel cannot run on this kind of device.
     fn kernels(&self, _source: &Source<'_>) -> Result<Vec<Text>> {
         Ok(Vec::new())
     }
@@ -52,7 +52,7 @@ pub(crate) trait Dialect: Sync {
     /// Returns the kernels as text.
     ///
     /// # Errors
-    /// Returns an error if a kernel cannot run on such a device.
+    /// Returns an error if a kernel cannot run on this kind of device.
     fn texts(&self, source: &Source<'_>) -> Result<Vec<Text>>;
 
     /// Returns the graphs that a step replays, or `None` if the device does not record steps as graphs.

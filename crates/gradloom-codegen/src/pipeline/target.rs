@@ -158,7 +158,7 @@ impl Target {
     /// are split into buffers.
     ///
     /// # Errors
-    /// Returns an error if a kernel cannot run on such a device.
+    /// Returns an error if a kernel cannot run on this kind of device.
     pub fn code(&self, graph: &Graph, plan: &Plan, cuts: &Cuts) -> Result<Code> {
         self.dialect.code(&Source { target: self, graph, plan, cuts })
     }
@@ -167,7 +167,7 @@ impl Target {
     /// list for a CPU.
     ///
     /// # Errors
-    /// Returns an error if a kernel cannot run on such a device.
+    /// Returns an error if a kernel cannot run on this kind of device.
     pub fn kernels(&self, graph: &Graph, plan: &Plan) -> Result<Vec<Text>> {
         self.dialect.kernels(&Source { target: self, graph, plan, cuts: &Cuts::default() })
     }
@@ -176,7 +176,7 @@ impl Target {
     /// instructions of the tile loops that a kernel consists of or ends with.
     ///
     /// # Errors
-    /// Returns an error if a kernel cannot run on such a device.
+    /// Returns an error if a kernel cannot run on this kind of device.
     pub fn emit(&self, graph: &Graph, plan: &Plan) -> Result<Vec<Text>> {
         self.dialect.texts(&Source { target: self, graph, plan, cuts: &Cuts::default() })
     }

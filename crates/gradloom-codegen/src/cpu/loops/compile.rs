@@ -333,7 +333,7 @@ impl<'a> Compiler<'a> {
         target
     }
 
-    /// Emits a copy to a new slot.
+    /// Emits a copy of a slot's elements to a new slot, which is returned.
     pub(super) fn copied(
         &mut self,
         from: Slot,

@@ -13,7 +13,7 @@ pub(super) fn streams(slots: &[SlotInfo], aliases: &Aliases, rows: usize) -> Vec
             SlotPlace::Read(read, grid) if !grid.repeated && (grid.row_stride > 0 || rows == 1) => {
                 (false, read)
             }
-            // A result that overwrites an operand is prefetched with the operand.
+            // Skips results that may overwrite an operand, because they are prefetched with the operand.
             SlotPlace::Write(write, grid) if !grid.repeated && aliases.reads_of(write).is_empty() => {
                 (true, write)
             }

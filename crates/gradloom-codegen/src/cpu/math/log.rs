@@ -88,7 +88,7 @@ pub fn log<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
 pub fn log1p<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     let (one, two) = (l.float(1.0), l.float(2.0));
     let u = l.add(one, x);
-    // Computes the rounding error of 1 + x, which shifts the logarithm by lost / u (as in FreeBSD's
+    // Computes the rounding error of 1 + x, which shifts the logarithm by `lost / u` (as in FreeBSD's
     // s_log1p.c).
     let (of_large, of_small) = (l.sub(u, x), l.sub(u, one));
     let (of_large, of_small) = (l.sub(one, of_large), l.sub(x, of_small));

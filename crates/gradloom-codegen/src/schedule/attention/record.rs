@@ -1,10 +1,11 @@
 //! Text format of choices for attention.
 //!
 //! A line consists of `attention`, the kernel (`forward`, `queries`, `keys`), the flags of the op (`causal`,
-//! `query_offset`, `key_length`, `block_table`), the scale of the scores, and the extents `batch heads
-//! key-heads queries keys depth value-depth`. The choice follows after a `:`, as `block` with the tile (rows
-//! and columns of a thread, threads along rows and columns), `matrices` with the size of a subgroup and the
-//! columns of a phase, `lanes` with the invocations of a workgroup, or `own` with the rows of an invocation.
+//! `query_offset`, `key_length`, `block_table`), the scale of the scores, and the extents
+//! `batch heads key-heads queries keys depth value-depth`. The choice follows after a `:`, as `block` with
+//! the tile (rows and columns of a thread, threads along rows and columns), `matrices` with the size of a
+//! subgroup and the columns of a phase, `lanes` with the invocations of a workgroup, or `own` with the rows
+//! of an invocation.
 
 use super::{Choice, Kernel, Lanes, Matrices, Problem, Tile};
 use gradloom_core::ir::AttentionSpec;
@@ -53,8 +54,8 @@ pub fn to_line(kernel: Kernel, problem: &Problem, choice: &Choice) -> String {
     words.join(" ")
 }
 
-/// Parses a kernel and its choice, without checking that they suit. Returns `None` if the line does not have
-/// the format of [`to_line`].
+/// Parses a kernel and its choice, without checking that the choice suits the kernel. Returns `None` if the
+/// line does not have the format of [`to_line`].
 pub fn from_line(line: &str) -> Option<(Kernel, Problem, Choice)> {
     let (problem, choice) = line.strip_prefix("attention ")?.split_once(" : ")?;
     let mut words = problem.split(' ').peekable();

@@ -48,8 +48,8 @@ pub fn to_line(problem: &DotProblem, choice: &ProductChoice) -> String {
     line + &format!(" : {name} {numbers} {}", choice.parts)
 }
 
-/// Parses a product and its choice, without checking that they suit. Returns `None` if the line does not have
-/// the format of [`to_line`].
+/// Parses a product and its choice, without checking that the choice suits the product. Returns `None` if the
+/// line does not have the format of [`to_line`].
 pub fn from_line(line: &str) -> Option<(DotProblem, ProductChoice)> {
     let (problem, choice) = line.strip_prefix("product ")?.split_once(" : ")?;
     let (mut batch, mut numbers) = (Vec::new(), Vec::new());

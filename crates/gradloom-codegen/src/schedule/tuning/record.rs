@@ -18,8 +18,8 @@ pub fn to_line(problem: &Problem, choice: &Choice) -> String {
     }
 }
 
-/// Parses a problem and its choice, without checking that they suit. Returns `None` if the line does not have
-/// the format of [`to_line`].
+/// Parses a problem and its choice, without checking that the choice suits the problem. Returns `None` if the
+/// line does not have the format of [`to_line`].
 pub fn from_line(line: &str) -> Option<(Problem, Choice)> {
     let product = || {
         let (problem, choice) = schedule::from_line(line)?;

@@ -30,7 +30,8 @@ const LONG: usize = 16;
 const CHUNK: usize = 256;
 /// Window of code that processes a whole vector of columns.
 const VECTOR_WINDOW: Window = Window::Columns(16);
-/// Window of code at the last of the four positions from which a chunk is reduced.
+/// Window of the code that reduces a chunk, which also runs one, two and three vectors after the start of the
+/// chunk.
 const CHUNK_WINDOW: Window = Window::Columns(CHUNK - 3 * 16);
 /// Number of registers of a reduction: four vectors of running results, and two for combining four elements.
 const HELD: usize = 6;
