@@ -19,7 +19,7 @@ pub enum BinaryInst {
     Min,
     /// `a > b ? a : b`, which is `b` if either is NaN or both are zero.
     Max,
-    /// a · 2^b for an integer b of magnitude 252 at most, rounded once.
+    /// a · 2^b for an integer b of magnitude 252 at most, rounded once unless |a| · 2^(b/2) is subnormal.
     Scale,
     And,
     Or,
@@ -185,7 +185,8 @@ impl Lanes for Scalar {
             BinaryInst::Min => if x < y { x } else { y }.to_bits(),
             BinaryInst::Max => if x > y { x } else { y }.to_bits(),
             BinaryInst::Scale => {
-                // Takes two steps, of which the first is exact, because a single factor of 2^-252 would be 0.
+                // Takes two steps, because a single factor of 2^-252 would be 0. The first step is exact
+                // unless its result is subnormal.
                 let n = (y + ROUND).to_bits().cast_signed().wrapping_sub(ROUND.to_bits().cast_signed());
                 let half = n >> 1;
                 (x * power_of_two(half) * power_of_two(n.wrapping_sub(half))).to_bits()

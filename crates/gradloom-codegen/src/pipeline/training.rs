@@ -75,8 +75,8 @@ pub struct TrainingGraph {
 /// with which a graph would be loaded.
 ///
 /// # Errors
-/// Returns an error if the loss is not an f32 scalar, a parameter has no gradient, a setting is out of range,
-/// or the budget is too small.
+/// Returns an error if the loss is not an f32 scalar, a parameter has no gradient, a pattern matches no
+/// parameter, a setting is out of range, or the budget is too small.
 pub fn training(
     traced: &Traced,
     params: &ParamTable,

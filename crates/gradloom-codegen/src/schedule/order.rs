@@ -20,8 +20,8 @@ fn rows(read: &Access) -> [usize; 2] {
     [outer.iter().product(), *extent]
 }
 
-/// Maximum number of elements that an invocation adds up sequentially on a CPU, where barriers cost more than
-/// they save. Mesa's software driver ends loops after 65,535 iterations.
+/// Maximum number of elements that an invocation adds up sequentially on a software device, where barriers
+/// cost more than they save. Mesa's software driver ends loops after 65,535 iterations.
 const EACH_OF_SOFTWARE: usize = 4096;
 
 /// Returns the schedule of `Cumulate`. One invocation computes each short row.

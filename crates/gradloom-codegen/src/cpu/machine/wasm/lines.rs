@@ -225,7 +225,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Emits `a * 2^b` in two steps, of which the first is exact (see `Scalar`).
+    /// Emits `a * 2^b` in the same two steps as [`Scalar`](crate::cpu::lanes::Scalar).
     fn scale(&mut self, a: u32, b: u32) {
         let [n, half] = self.locals.scratch;
         let round = words([ROUND.to_bits(); 4]);
