@@ -61,8 +61,8 @@ impl Uses<'_> {
 impl<'a> Visit<'a> for Uses<'a> {
     fn visit_type_path(&mut self, ty: &'a TypePath) {
         if (ty.qself.is_none() && self.starts_with_parameter(&ty.path)) || self.is_qualified_parameter(ty) {
-            // syn's syntax trees implement `PartialEq` only with its `extra-traits` feature, which would slow
-            // down every user's build.
+            // Compare the types as text: syn's syntax trees implement `PartialEq` only with its
+            // `extra-traits` feature, which would slow down every user's build.
             let text = |ty: &TypePath| ty.to_token_stream().to_string();
             if self.bounded.iter().all(|bounded| text(bounded) != text(ty)) {
                 self.bounded.push(ty);

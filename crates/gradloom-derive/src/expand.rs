@@ -27,7 +27,7 @@ pub(crate) fn module(input: &DeriveInput) -> Result<TokenStream> {
     };
     errors.map_or(Ok(()), Err)?;
 
-    // An unused parameter would cause a warning in the user's crate.
+    // Underscore the parameter if it is unused, to avoid a warning in the user's crate.
     let visitor = if types.is_empty() { format_ident!("_visitor") } else { format_ident!("visitor") };
     let generics = bounds::with_module_bounds(&input.generics, types.into_iter());
     let (parameters, arguments, conditions) = generics.split_for_impl();
@@ -41,8 +41,8 @@ pub(crate) fn module(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-/// Returns the match over an enum's variants and the types of the visited fields. The only field of a
-/// one-field tuple variant is visited without a name of its own, as in `Some(..)`.
+/// Returns the match over an enum's variants and the types of the visited fields. The field of a one-field
+/// tuple variant is visited without a name, as in `Some(..)`.
 fn variants<'a>(data: &'a DataEnum, errors: &mut Option<Error>) -> (TokenStream, Vec<&'a Type>) {
     let mut types = Vec::new();
     let mut arms = Vec::new();
@@ -64,7 +64,8 @@ fn variants<'a>(data: &'a DataEnum, errors: &mut Option<Error>) -> (TokenStream,
         let name = &variant.ident;
         arms.push(quote!(Self::#name { #(#bound,)* .. } => { #(#calls)* }));
     }
-    // `match self {}` does not compile for an enum without variants, because a reference always has a value.
+    // Match on `*self` if the enum has no variants: `match self {}` does not compile because a reference
+    // always has a value.
     let body = if arms.is_empty() { quote!(match *self {}) } else { quote!(match self { #(#arms)* }) };
     (body, types)
 }

@@ -18,7 +18,8 @@ use proc_macro::TokenStream;
 /// field uses gets a `Module` bound.
 ///
 /// For an enum, the fields of the active variant are visited under their names; the variant's name is not
-/// part of the path. The only field of a one-field tuple variant takes the variant's place, as in `Some(..)`.
+/// part of the path. The only field of a one-field tuple variant adds no name to the path either, as in
+/// `Some(..)`.
 ///
 /// ```ignore
 /// #[derive(Module)]

@@ -118,7 +118,7 @@ impl AnyConfig {
         Ok(())
     }
 
-    /// Builds a model of these sizes.
+    /// Builds a model with this configuration.
     ///
     /// # Errors
     /// Returns an error if the configuration is invalid.
@@ -148,8 +148,9 @@ impl AnyModel {
         }
     }
 
-    /// Returns the mean cross-entropy in nats. `ids` is i32 `[batch, time]`; `targets` is either i32 `[batch,
-    /// time]` or rows of probabilities, f32 `[batch, time, vocabulary]`. See [`Tensor::cross_entropy`].
+    /// Returns the mean cross-entropy in nats. `ids` is i32 `[batch, time]`; `targets` is either i32
+    /// `[batch, time]` or rows of probabilities, f32 `[batch, time, vocabulary]`. See
+    /// [`Tensor::cross_entropy`].
     #[track_caller]
     pub fn loss(&self, ids: Tensor, targets: Tensor) -> Tensor {
         match self {

@@ -289,7 +289,7 @@ fn wrong_attributes_of_variants_are_all_reported() {
     );
 }
 
-/// The compiler underlines an error's span in the user's code.
+/// Checks that the error's span, which the compiler underlines in the user's code, is `union Bits`.
 #[test]
 fn the_error_for_a_union_is_at_its_name() {
     let input: DeriveInput = syn::parse_str("#[repr(C)] pub union Bits { word: u32 }").expect("a union");

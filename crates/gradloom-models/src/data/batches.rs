@@ -18,7 +18,8 @@ pub struct Batches {
 /// Inputs and targets of a step, each `[batch, context]`, row-major.
 pub type Batch = (Vec<i32>, Vec<i32>);
 
-/// Separates these counters from those of random tensors and of generation, which use the same seed.
+/// Last word of the Philox counters, which keeps them apart from those of random tensors and of generation
+/// under the same seed.
 const DOMAIN: u32 = 0x6461_7461;
 
 impl Batches {
@@ -34,7 +35,7 @@ impl Batches {
     ///
     /// # Panics
     /// Panics if `tokens` is shorter than a window of `context + 1` tokens; the parts of a [`super::Split`]
-    /// never are.
+    /// for the same context never are.
     pub fn draw(&self, step: u64, tokens: &Tokens) -> Result<Batch, DataError> {
         let places =
             tokens.len().checked_sub(self.context).filter(|&n| n > 0).expect("tokens for one window");
@@ -60,8 +61,8 @@ impl Batches {
 /// Returns an error if a token in a file is not in the vocabulary.
 ///
 /// # Panics
-/// Panics if `tokens` is shorter than a window of `context + 1` tokens; the parts of a [`super::Split`] never
-/// are.
+/// Panics if `tokens` is shorter than a window of `context + 1` tokens; the parts of a [`super::Split`] for
+/// the same context never are.
 pub fn held_out_windows(
     tokens: &Tokens,
     batch: usize,
@@ -124,7 +125,8 @@ mod tests {
                 counts[x as usize] += 1;
             }
         }
-        // With 8000 draws over 8 offsets, the standard deviation of each count is 30.
+        // With 8000 draws over 8 offsets, the standard deviation of each count is 30, so the tolerance is
+        // five standard deviations.
         assert!(counts.iter().all(|c| c.abs_diff(1000) < 150), "{counts:?}");
     }
 

@@ -116,7 +116,7 @@ impl Reader {
             self.read(file, false)?;
         }
         let nothing_new = self.text.sources.len() == sources;
-        // It is not an error if all files were already read for an earlier path.
+        // If `seen` has not grown, all files were already read for an earlier path, which is not an error.
         if nothing_new && (files.is_empty() || self.seen.len() > seen) {
             return Err(DataError::NoText { path: path.to_path_buf(), files: files.len() });
         }
@@ -205,7 +205,7 @@ pub(super) fn matches(pattern: &str) -> Result<Vec<PathBuf>, DataError> {
         reason: format!("{} at character {}", error.msg, error.pos + 1),
     };
     glob::Pattern::new(pattern).map_err(wrong)?;
-    // The path before the first special character names a folder.
+    // Search from the folder that precedes the first path component with a special character.
     let special = pattern.find(['*', '?', '[']).unwrap_or(pattern.len());
     let start = pattern[..special].rfind(std::path::is_separator).map_or(0, |at| at + 1);
     let names = pattern[start..].split(std::path::is_separator).filter(|name| !name.is_empty());

@@ -1,9 +1,9 @@
 //! Ignore files in the folders that are traversed.
 //!
-//! In: each folder as it is entered and left, and the paths in it. Out: whether a path is ignored. Always
-//! holds: ignore files take effect inside and outside of git repositories, but only in the folder that was
-//! entered first and below it; those above it and the user's global settings are disregarded because they
-//! differ between machines.
+//! In: each folder as it is entered and left, and the paths in it. Out: whether a path is ignored. Invariant:
+//! ignore files take effect inside and outside of git repositories, but only in the folder that was entered
+//! first and below it; those above it and the user's global settings are disregarded because they differ
+//! between machines.
 
 use super::DataError;
 use gradloom_runtime::regular_file;
@@ -16,7 +16,7 @@ const NAMES: [&str; 2] = [".ignore", ".gitignore"];
 /// Maximum size of an ignore file in bytes.
 const LARGEST: u64 = 1 << 20;
 
-/// Patterns in effect in a folder. For each of [`NAMES`], one entry for every folder on the path to it.
+/// Patterns of the entered folders, outermost first, separately for each of [`NAMES`].
 #[derive(Default)]
 pub(super) struct Ignored([Vec<Gitignore>; NAMES.len()]);
 
@@ -48,7 +48,7 @@ impl Ignored {
     }
 
     /// Returns `true` if a path in the folder that was entered last is ignored. The innermost matching
-    /// pattern decides.
+    /// `.ignore` decides, or else the innermost matching `.gitignore`.
     pub(super) fn leaves_out(&self, path: &Path, is_folder: bool) -> bool {
         let of_each = self.0.iter().flat_map(|patterns| patterns.iter().rev());
         let mut verdicts = of_each.map(|patterns| patterns.matched(path, is_folder));

@@ -207,7 +207,8 @@ pub struct MaskedTokens {
     spared: Vec<i32>,
 }
 
-/// Separates these counters from those of batches and of generation, which use the same seed.
+/// Last word of the Philox counters, which keeps them apart from those of batches and of generation under the
+/// same seed.
 const DOMAIN: u32 = 0x6d61_736b;
 
 impl MaskedTokens {
@@ -217,7 +218,7 @@ impl MaskedTokens {
     /// Returns an error if the mask token is not in the vocabulary, or the vocabulary does not fit in `i32`.
     pub fn new(seed: u64, mask: i32, vocabulary: usize) -> Result<Self, LabelError> {
         match usize::try_from(mask) {
-            // Token ids are `i32`.
+            // The vocabulary must fit in `i32`, the type of token ids.
             Ok(place) if place < vocabulary && i32::try_from(vocabulary).is_ok() => {
                 Ok(Self { seed, mask, vocabulary, rate: 0.15, spared: Vec::new() })
             }
@@ -240,8 +241,8 @@ impl MaskedTokens {
         Self { spared: tokens.to_vec(), ..self }
     }
 
-    /// Returns the inputs and targets of a step. The targets are the original tokens where one was chosen,
-    /// and [`IGNORED`] elsewhere.
+    /// Returns the inputs and targets of a step. The targets are the original tokens at the chosen positions
+    /// and [`IGNORED`] at all others.
     pub fn draw(&self, step: u64, ids: &[i32]) -> (Vec<i32>, Vec<i32>) {
         let below = |word: u32, share: f64| f64::from(word) < share * 4_294_967_296.0;
         let drawn = ids.iter().zip(0u32..).map(|(&id, position)| {

@@ -3,7 +3,7 @@
 //! In: log-probabilities of the next token of each running sequence. Out: for each sequence that continues,
 //! its parent and the appended token, so that the caller can fork the cached state; finally the best
 //! hypotheses. The rules are those of transformers 5.24 (`generate(num_beams=..)`). Invariant: running
-//! sequences are sorted by score; ties are broken in favour of the earlier parent, then the lower token id.
+//! sequences are sorted by score; ties are broken in favor of the earlier parent, then the lower token id.
 
 /// Condition for ending a search while sequences are still running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct BeamOptions {
     /// Number of parallel sequences, and of hypotheses; at least 1.
     pub beams: usize,
     /// Exponent of the length in a hypothesis's score: the sum of the log-probabilities of its n new tokens,
-    /// divided by n to this power. Values above 0 favour longer hypotheses, values below 0 shorter ones.
+    /// divided by n to this power. Values above 0 favor longer hypotheses, values below 0 shorter ones.
     pub length_penalty: f64,
     /// Condition for stopping early.
     pub early_stopping: EarlyStopping,
@@ -157,14 +157,14 @@ impl Beams {
         }
         let candidates = self.candidates(log_probabilities, numbers / rows)?;
         self.length += 1;
-        // Evaluated once, so that all sequences that end in the same step count.
+        // Evaluate this once, so that all sequences that end in the same step count.
         let takes_more = self.takes_more();
         let (mut running, mut extensions) = (Vec::new(), Vec::new());
         for (rank, (extension, score)) in candidates.into_iter().enumerate() {
             let ends = self.options.ends.contains(&extension.token) || self.length == self.options.most;
             let tokens = || [&self.running[extension.parent].tokens[..], &[extension.token]].concat();
             if ends {
-                // A candidate beyond the best `beams` would not have continued either.
+                // Ignore a candidate beyond the best `beams`, which would not have continued either.
                 if rank < self.options.beams && takes_more {
                     let score = score / self.divisor(self.length);
                     self.ended.push(Hypothesis { tokens: tokens(), score });

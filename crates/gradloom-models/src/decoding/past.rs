@@ -1,8 +1,8 @@
 //! Token counts of a text, for repetition penalties.
 //!
 //! In: the tokens of the prompt, then those of the output as they are generated. Out: the number of
-//! occurrences of each token, by token for the host and as a row over the vocabulary for devices. Always
-//! holds: a token of the prompt is never counted as one of the output.
+//! occurrences of each token, by token for the host and as a row over the vocabulary for devices. Invariant:
+//! a token of the prompt is never counted as one of the output.
 
 use std::collections::BTreeMap;
 

@@ -7,7 +7,7 @@
 use super::{Past, Sampling, SamplingError};
 use gradloom_core::philox::philox4x32;
 
-/// Separates the counters of generation from those of data and of random tensors.
+/// Last word of the Philox counters, which keeps them apart from those of data and of random tensors.
 const DOMAIN: u32 = 0x7465_7874;
 
 /// Purpose of a random number. Numbers for different purposes are independent even at the same position.
@@ -95,7 +95,7 @@ impl Sampling {
         }
         if self.has_penalties() {
             for (token, times) in past.tokens() {
-                // The model rejects tokens outside its vocabulary.
+                // Skip tokens outside the vocabulary, which the model rejects.
                 let Some(id) = place(token) else { continue };
                 let value = &mut values[id];
                 *value = if *value > 0.0 { *value / self.repetition } else { *value * self.repetition };
@@ -128,7 +128,7 @@ pub fn draw(weights: &[f64], uniform: f64) -> usize {
         sum += weight;
         sum > target
     });
-    // The target may be rounded up to the total.
+    // If rounding makes the target equal to the total, take the last token with a positive weight.
     found.or_else(|| weights.iter().rposition(|&weight| weight > 0.0)).unwrap_or(0)
 }
 
@@ -144,7 +144,7 @@ mod tests {
     }
 
     fn near(count: usize, expected: f64) -> bool {
-        // Five standard deviations of a binomial distribution.
+        // Allow at least five standard deviations of a binomial distribution.
         (count as f64 - expected).abs() < 5.0 * expected.max(1.0).sqrt()
     }
 
@@ -170,7 +170,8 @@ mod tests {
         let logits = [5.0f32.ln(), 1.0f32.ln(), 3.0f32.ln(), 1.0f32.ln()];
         let two = counts(&Sampling { top_k: Some(2), ..Sampling::default() }, &logits);
         assert!(near(two[0], 6250.0) && near(two[2], 3750.0) && two[1] + two[3] == 0, "{two:?}");
-        // The first two tokens have 0.8. At 0.85, the lower id of the equal third and fourth is kept too.
+        // The two most likely tokens have a total probability of 0.8. At 0.85, the lower id of the equal
+        // third and fourth token is kept too.
         let nucleus = counts(&Sampling { top_p: 0.8 - 1e-9, ..Sampling::default() }, &logits);
         assert!(nucleus[1] + nucleus[3] == 0 && nucleus[2] > 0, "{nucleus:?}");
         let nucleus = counts(&Sampling { top_p: 0.85, ..Sampling::default() }, &logits);
@@ -233,7 +234,8 @@ mod tests {
     #[test]
     fn top_p_is_of_what_top_k_left() {
         let logits = [8.0f32.ln(), 4.0f32.ln(), 1.0f32.ln(), 3.0f32.ln()];
-        // Two tokens have 12 of 16, less than 0.79; of the 15 that three tokens have, 12 are more than 0.79.
+        // Without top-k, the two most likely tokens have a probability of 12/16 < 0.79, so three are kept.
+        // After top-k 3, they have 12/15 > 0.79, so they suffice.
         let with = |top_k, top_p| {
             Sampling { top_k, top_p, ..Sampling::default() }.probabilities(&logits, &Past::default()).unwrap()
         };

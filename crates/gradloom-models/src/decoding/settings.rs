@@ -1,7 +1,7 @@
 //! Sampling settings of a request, and the errors in them.
 //!
-//! In: numbers from a user. Out: [`Sampling`] that [`Sampling::validate`] accepts, or the first error. Always
-//! holds: accepted settings are finite, except that a bias of `-inf` excludes a token.
+//! In: numbers from a user. Out: [`Sampling`] that [`Sampling::validate`] accepts, or the first error.
+//! Invariant: accepted settings are finite, except that a bias of `-inf` excludes a token.
 
 use std::collections::BTreeMap;
 

@@ -64,7 +64,8 @@ fn is_shard(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "bin")
 }
 
-/// Returns `true` if the file's stem contains `part`, such as `train`, between underscores.
+/// Returns `true` if `part`, such as `train`, is one of the words of the file's stem, which are separated by
+/// underscores.
 fn has_part(path: &Path, part: &str) -> bool {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     stem.split('_').any(|word| word == part)

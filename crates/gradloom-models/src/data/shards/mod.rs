@@ -9,8 +9,9 @@
 //! | llm.c for Llama 3 | 256 i32: 20240801, 7, number of tokens, zeros | u32 |
 //! | nanoGPT | none | u16 |
 //!
-//! All numbers are little-endian. A file that begins with neither magic number has no header: read as tokens,
-//! both would be outside GPT-2's vocabulary.
+//! All numbers are little-endian. A file that begins with neither magic number has no header. The two cases
+//! cannot be confused: read as a 16-bit token, the low half of either magic number is outside GPT-2's
+//! vocabulary.
 
 mod find;
 mod format;

@@ -30,8 +30,9 @@ struct Shard {
     first: usize,
 }
 
-/// Number of samples of a file that its fingerprint covers, and the size of each in bytes.
+/// Number of samples of a file that its fingerprint covers.
 const SAMPLES: usize = 64;
+/// Size of a sample in bytes.
 const SAMPLE: usize = 4096;
 
 impl TokenShards {
@@ -51,7 +52,7 @@ impl TokenShards {
             let unreadable = |source| DataError::Unreadable { path: path.clone(), source };
             let file = regular_file::open_to_read(&path).map_err(unreadable)?;
             let size = file.metadata().map_err(unreadable)?.len();
-            // An empty file cannot be mapped.
+            // Reject an empty file, which cannot be mapped.
             if size == 0 {
                 return Err(DataError::Empty { path });
             }

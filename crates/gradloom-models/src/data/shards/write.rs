@@ -67,7 +67,7 @@ impl ShardWriter {
             let (now, later) = rest.split_at(rest.len().min(self.most - self.held));
             let file = self.open.as_mut().expect("a file was begun");
             for &token in now {
-                // Both widths are the token's low bytes: ids are below the vocabulary size.
+                // Write the token's low bytes, which suffice because ids are below the vocabulary size.
                 file.write_all(&token.to_le_bytes()[..self.width])?;
             }
             self.held += now.len();

@@ -45,7 +45,7 @@ impl Beside {
             parsed.map_err(|reason| malformed(&path, reason))
         };
         let mut config = object("tokenizer_config.json")?.unwrap_or_default();
-        // Errors in a model's configuration are reported when the model is read.
+        // Ignore errors in the model's configuration: they are reported when the model is read.
         let model = object("config.json").ok().flatten().unwrap_or_default();
         let is_gpt2 = is_gpt2(&config, &model);
         let mut tokens = BTreeMap::new();
@@ -123,16 +123,16 @@ impl Beside {
         roles
     }
 
-    /// Adds the tokens that a tokenizer.json lacks or has with other flags.
+    /// Adds the tokens that a tokenizer.json lacks or defines with other flags, and returns the roles.
     pub(super) fn complete(mut self, file: &mut Value) -> Roles {
         if !file["model"].is_object() {
-            // The reader of the file reports the error.
+            // Leave the file unchanged: its reader reports the error.
             return self.roles();
         }
         let own: Vec<Value> = file["added_tokens"].as_array().cloned().unwrap_or_default();
         let by_id = own.iter().filter_map(|token| Some((token["id"].as_u64()?, flagged(token, false)?)));
         let by_id: BTreeMap<u64, Value> = by_id.collect();
-        // The file's reader reports errors in its tokens.
+        // If a token is malformed, keep all of them, so that the file's reader reports the error.
         let is_sound = by_id.len() == own.len();
         let mut added = Added::of(if self.is_gpt2 && is_sound { Vec::new() } else { own });
         if !self.has_all {
@@ -238,7 +238,8 @@ fn content_is_said(list: &Value) -> bool {
     !list.is_null() && *list != json!([]) && *list != json!({})
 }
 
-/// Returns a token reduced to its content and a complete set of flags. `special` is the default of that flag.
+/// Returns a token reduced to its content and a complete set of flags. The parameter `special` is the default
+/// of the flag `special`.
 fn flagged(token: &Value, special: bool) -> Option<Value> {
     let flag = |name: &str, usual: bool| token[name].as_bool().unwrap_or(usual);
     let special = flag("special", special);

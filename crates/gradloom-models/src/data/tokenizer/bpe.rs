@@ -67,7 +67,8 @@ impl Bpe {
         let malformed = |reason: String| TokenizerError::Malformed { name: name.to_string(), reason };
         let spelling = check::check(file, name)?;
         let text = file.to_string();
-        // `from_bytes` is generic and would compile the deserializer of the whole format again in this crate.
+        // Do not use `from_bytes`: it is generic and would compile the deserializer of the whole format again
+        // in this crate.
         let mut inner: tokenizers::Tokenizer = guarded(|| text.parse::<tokenizers::Tokenizer>())
             .map_err(|reason| malformed(format!("the crate `tokenizers` panics: {reason}")))?
             .map_err(|error| malformed(error.to_string()))?;
@@ -82,7 +83,7 @@ impl Bpe {
             }
         }
         for (id, token) in inner.get_added_tokens_decoder() {
-            // An empty token would match everywhere.
+            // Reject a token that normalization makes empty, because it would match everywhere.
             if inner.id_to_token(id).is_some_and(|normalized| normalized.is_empty()) {
                 return Err(malformed(format!(
                     "the normalizer leaves nothing of the added token {:?}: its `normalized` should be false",
@@ -130,8 +131,8 @@ impl Bpe {
             roles: Roles::default(),
             usual_end,
         };
-        // Encoding a letter is a more reliable test than inspecting every setting of the file that may add a
-        // space.
+        // Find out whether encoding adds a space by encoding a letter, which is more reliable than inspecting
+        // every setting of the file that may add one.
         let alone = tokenizer.encode_with("a", SpecialTokens::Found).unwrap_or_default();
         tokenizer.adds_a_space = tokenizer.decode_all(&alone).starts_with(b" ")
             && matches!(spelling, Spelling::Text { strips: true, .. });
@@ -162,7 +163,7 @@ impl Bpe {
         self.inner.token_to_id(token).map(|id| id as i32)
     }
 
-    /// Returns a token as it is spelt in the file.
+    /// Returns a token as it is spelled in the file.
     pub fn token(&self, id: i32) -> Option<String> {
         self.inner.id_to_token(u32::try_from(id).ok()?)
     }
@@ -170,7 +171,8 @@ impl Bpe {
     /// Returns the ids of a text. `special` selects the treatment of special tokens.
     ///
     /// # Errors
-    /// Returns an error if the text contains a character that no token represents.
+    /// Returns an error if the text contains a character that no token represents, or if the `tokenizers`
+    /// crate panics.
     pub fn encode_with(&self, text: &str, special: SpecialTokens) -> Result<Vec<i32>, TokenizerError> {
         let inner = match special {
             SpecialTokens::Added | SpecialTokens::Found => &self.inner,
@@ -202,8 +204,8 @@ impl Bpe {
     pub fn save(&self, folder: &Path) -> std::io::Result<()> {
         let mut config = self.roles.to_config();
         if self.roles.config.is_empty() {
-            // Otherwise transformers would use the class for the model's type, which may split words
-            // differently.
+            // Name the generic class. Otherwise, transformers would use the class for the model's type, which
+            // may split words differently.
             config.insert("tokenizer_class".into(), "PreTrainedTokenizerFast".into());
         }
         let config = python_json::text(&config.into()).trim_end().to_string();
@@ -231,11 +233,12 @@ impl Bpe {
         if self.spelling == Spelling::Bytes || model.byte_fallback && all_bytes {
             return all_bytes;
         }
-        // Without an unknown token, unknown characters are dropped, so their neighbours become adjacent.
+        // Without an unknown token, unknown characters are dropped, and merges may cross the gap that they
+        // leave.
         model.unk_token.is_some() && (!model.fuse_unk || self.id(c.encode_utf8(&mut [0; 4])).is_some())
     }
 
-    /// Returns the bytes of all tokens, or `None` if merges can produce a token that is spelt differently
+    /// Returns the bytes of all tokens, or `None` if merges can produce a token that is spelled differently
     /// from the text.
     pub(super) fn literal_tokens(&self) -> Option<impl Iterator<Item = &[u8]>> {
         let is_odd = |piece: &[u8]| piece.len() > 1 && piece.windows(3).any(|bytes| bytes == b"<0x");
@@ -257,12 +260,14 @@ impl Bpe {
     }
 }
 
-/// Calls the `tokenizers` crate, which panics on some of the files and texts that it accepts.
+/// Calls the `tokenizers` crate and converts a panic into an error: the crate panics on some of the files and
+/// texts that it accepts.
 ///
 /// # Errors
 /// Returns the panic message if the call panics.
 fn guarded<T>(call: impl FnOnce() -> T) -> Result<T, String> {
-    // The call mutates only caches, which are consistent after every step.
+    // Using the tokenizer after a panic is safe because the call mutates only caches, which are consistent
+    // after every step.
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| match panic.downcast::<String>() {
         Ok(said) => *said,
         Err(panic) => panic.downcast_ref::<&str>().copied().unwrap_or("no reason given").to_string(),

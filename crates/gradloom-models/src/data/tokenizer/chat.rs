@@ -1,9 +1,8 @@
 //! Chat templates: conversion of messages to the text format that a model was trained on.
 //!
-//! In: messages, and the Jinja template in a tokenizer's files. Out: a text with the special tokens spelt
-//! out. Invariant: the text is that of `apply_chat_template` in transformers, with the same settings,
-//! filters and functions; a template has access to nothing else, and terminates within a limited number of
-//! steps.
+//! In: messages, and the Jinja template in a tokenizer's files. Out: a text with the special tokens spelled
+//! out. Invariant: the text is that of `apply_chat_template` in transformers, with the same settings, filters
+//! and functions; a template has access to nothing else, and terminates within a limited number of steps.
 
 use super::{Bpe, Tokenizer, TokenizerError, environment};
 use minijinja::value::{Serde, Value};
@@ -44,8 +43,8 @@ impl Bpe {
         self.chat_text(messages, add_generation_prompt, SystemTime::now())
     }
 
-    /// Like [`Bpe::apply_chat_template`], but with an explicit current time for templates that print the
-    /// date. Dates are in UTC.
+    /// Returns the text of the messages as [`Bpe::apply_chat_template`] would at the time `now`, for
+    /// templates that print the date. Dates are in UTC.
     ///
     /// # Errors
     /// Returns an error in the same cases as [`Bpe::apply_chat_template`].
@@ -61,11 +60,11 @@ impl Bpe {
         let mut variables = vec![
             ("messages", Value::from(Serde(messages))),
             ("add_generation_prompt", Value::from(add_generation_prompt)),
-            // Templates test whether these variables are none.
+            // Define these variables as none, because templates compare them with it.
             ("tools", Value::from(())),
             ("documents", Value::from(())),
         ];
-        // Tokens that the files do not name remain undefined.
+        // Define only the tokens that the files name; the others remain undefined.
         let named = roles.named();
         variables.extend(named.iter().map(|(name, token)| (name.as_str(), Value::from(token.as_str()))));
         let variables = Value::from(variables.into_iter().collect::<BTreeMap<_, _>>());

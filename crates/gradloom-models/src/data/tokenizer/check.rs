@@ -82,7 +82,7 @@ fn growth(normalizer: &Value) -> f64 {
     let (put, replaced) = (length(&normalizer["content"]), length(&normalizer["pattern"]["String"]));
     match normalizer["type"].as_str() {
         Some("Replace") if replaced > 0 => (put as f64 / replaced as f64).max(1.0),
-        // A regular expression may match between any two characters.
+        // Assume that a regular expression matches between any two characters.
         Some("Replace") => put as f64 + 1.0,
         // A prefix is added only once per text, so only a long one counts as growth.
         Some("Prepend") => (length(&normalizer["prepend"]) as f64 / 16.0).max(1.0),

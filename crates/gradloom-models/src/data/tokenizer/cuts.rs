@@ -123,7 +123,7 @@ impl Cuts {
         for (id, token) in inner.get_added_tokens_decoder() {
             takes_blanks |= token.lstrip || token.rstrip;
             if token.normalized {
-                // The crate stores the normalized content.
+                // The crate stores the normalized content, so search for that.
                 let content = inner.id_to_token(id).unwrap_or(token.content);
                 normalized.extend(with_and_without(spelling.spaced(&content).into_bytes(), put));
             } else {
@@ -158,10 +158,12 @@ impl Cuts {
         let (normal, words) = self.steps.as_ref()?;
         let mut end = text.len().checked_sub(self.plain.longest.max(self.normalized.longest) + MARGIN)?;
         let mut joints = self.joints.lock().unwrap_or_else(PoisonError::into_inner);
-        // A piece that consists only of the prepended space would become empty.
+        // Do not cut off a piece that consists only of the prepended space: without the space, it would be
+        // empty.
         let least = 1 + usize::from(self.prepends());
         while end >= least {
-            // The context around a part is at most a constant factor longer than the part.
+            // Examine at least `4 * reach` positions, so that the cost of the context around a part, which
+            // has twice that length, remains linear.
             let begin = least.max((end + 1).saturating_sub(PART.max(4 * self.reach)));
             let mut part =
                 Part { text, begin, end, plain: None, image: None, normalized: None, vocabulary: None };
@@ -251,30 +253,33 @@ impl Cuts {
 /// A part of a text in which positions are examined, with the matches in it, computed on demand.
 struct Part<'t> {
     text: &'t [u8],
-    /// First and last position to examine.
+    /// First position to examine.
     begin: usize,
+    /// Last position to examine.
     end: usize,
     /// Result of [`Strings::earliest`] for the text that starts `longest` bytes before the first position.
     plain: Option<Vec<u32>>,
     image: Option<Image>,
-    /// Result of [`Strings::earliest`] for the image.
+    /// Result of [`Strings::earliest`] for the added tokens in the image.
     normalized: Option<Vec<u32>>,
+    /// Result of [`Strings::earliest`] for the tokens of the vocabulary in the image.
     vocabulary: Option<Vec<u32>>,
 }
 
-/// Normalized text around the positions.
+/// Normalized text around the positions of a [`Part`].
 struct Image {
     text: Vec<u8>,
-    /// Start of the source range in the original text, and the image offset of each byte from there on.
+    /// Start of the source range in the original text.
     from: usize,
+    /// Image offset of each byte of the original text from `from` on.
     places: Vec<u32>,
     /// Image offsets at which the normalized text is unknown.
     unknown: Vec<usize>,
 }
 
 impl Image {
-    /// Normalizes the text at positions `begin..=end` and at least `reach` bytes of the image on each side,
-    /// if there are that many.
+    /// Normalizes the text at positions `begin..=end` and enough of its surroundings for at least `reach`
+    /// bytes of the image on each side, or up to the ends of the text.
     fn new(
         normal: &[Normal],
         text: &[u8],
@@ -284,7 +289,8 @@ impl Image {
         spelling: Spelling,
         steps: &mut usize,
     ) -> Self {
-        // A character of at most four bytes becomes at least one byte.
+        // Read `4 * reach` bytes on each side, because a character of at most four bytes becomes at least one
+        // byte.
         let (from, to) = (begin.saturating_sub(4 * reach), text.len().min(end + 4 * reach));
         let mut made = Self { text: Vec::new(), from, places: Vec::new(), unknown: Vec::new() };
         let space = Some(spelling.space()).filter(|_| spelling != Spelling::Bytes);
@@ -306,7 +312,7 @@ impl Image {
             }
         }
         *steps += made.places.len();
-        // The text may continue.
+        // The image is unknown at the end because the text may continue.
         made.places.push(made.text.len() as u32);
         made.unknown.push(made.text.len());
         made
@@ -317,7 +323,8 @@ impl Image {
         self.places[at - self.from] as usize
     }
 
-    /// Like [`Strings::earliest`], but assumes that a string may match around every unknown offset.
+    /// Calls [`Strings::earliest`] for the image, and assumes that a string may match around every unknown
+    /// offset.
     fn earliest(&self, strings: &Strings, steps: &mut usize) -> Vec<u32> {
         let mut earliest = strings.earliest(&self.text, steps);
         let far = strings.longest + MARGIN;
@@ -360,7 +367,7 @@ fn joint(normal: &[Normal], words: &[Words], a: char, b: char, of: &Bpe) -> Opti
             *sign = step.image(*sign)?;
         }
     }
-    // The space is removed from the piece and prepended again.
+    // Allow a cut only before a space, which is removed from the piece after the cut and prepended again.
     if put.is_some_and(|sign| b != ' ' || sign != right) {
         return None;
     }
@@ -451,7 +458,8 @@ impl Normal {
                 let read = pattern.reads(a, b);
                 read.both || read.empty
             }
-            // A pattern of several characters contains neither of them; see `image`.
+            // A `Replace` pattern of several characters contains neither `a` nor `b`: otherwise, `image`
+            // returns `None`.
             _ => false,
         }
     }
@@ -481,7 +489,7 @@ impl Normal {
 impl Words {
     fn of(step: &Value) -> Option<Self> {
         match step["type"].as_str()? {
-            // The other behaviors attach a match to its neighbours.
+            // Exclude the other behaviors, which attach a match to its neighbors.
             "Split" if matches!(step["behavior"].as_str(), Some("Isolated" | "Removed")) => {
                 match (&step["pattern"]["String"], &step["pattern"]["Regex"]) {
                     (Value::String(text), _) if !text.is_empty() => Pattern::literal(text),
@@ -537,7 +545,7 @@ impl Words {
             }
             Self::Sign { sign, never, first, split } => {
                 let [a, b] = [a, b].map(|c| if c == ' ' { *sign } else { c });
-                // The step treats the first word of a text differently.
+                // Reject a cut after which the step would prepend `sign` to the right side.
                 if !never && (!*is_edge || *first) && b != *sign {
                     return None;
                 }

@@ -1,7 +1,8 @@
 //! Template engine with the filters, functions and methods that transformers provides.
 //!
 //! In: a template and its variables. Out: a text, or an error with its line number. Invariant: a template
-//! terminates within a limited number of steps, has access to nothing else, and never aborts the process.
+//! terminates within a limited number of steps, accesses only its variables and this environment, and never
+//! aborts the process.
 
 use super::jinja::{self, Fault};
 use super::python;
@@ -11,7 +12,7 @@ use minijinja::{Environment, Error, ErrorKind};
 use std::panic::{self, AssertUnwindSafe};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Limit on the steps of a template. Rendering a few messages takes hundreds.
+/// Limit on the steps of a template. Rendering a few messages takes hundreds of them.
 const STEPS: u64 = 10_000_000;
 
 pub(super) fn rendered(template: &str, variables: Value, now: SystemTime) -> Result<String, Fault> {
@@ -49,7 +50,7 @@ fn environment(now: SystemTime) -> Environment<'static> {
     environment.add_function("raise_exception", |message: String| -> Result<Value, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, message))
     });
-    // No template predates 1970.
+    // Use 1970 in place of an earlier time, which no template can need.
     let seconds = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     environment.add_function("strftime_now", move |format: String| python::date(seconds as i64, &format));
     environment

@@ -7,13 +7,13 @@
 //! assistant's output, nor `%` formatting. The rewritten `generation` is a `with` block, as its variables are
 //! local too, and `a % b` becomes a filter of `a`.
 
-/// Filter that implements `%`.
+/// Name of the filter that implements `%`.
 pub(super) const PERCENT: &str = "__percent__";
 
-/// Function that checks a loop's items and rejects values that Python cannot iterate over.
+/// Name of the function that checks a loop's items and rejects values that Python cannot iterate over.
 pub(super) const EACH: &str = "__each__";
 
-/// Filter that implements `.` before the name of a method that is not called.
+/// Name of the filter that implements `.` before the name of a method that is not called.
 pub(super) const ATTRIBUTE: &str = "__attribute__";
 
 /// Methods that take precedence over the keys of a Python dictionary.
@@ -71,7 +71,8 @@ impl<'t> Blocks<'t> {
             "for" | "if" | "with" | "set" | "filter" | "call" | "macro" | "generation" | "autoescape" => {
                 self.0.push(name);
             }
-            // The `else` branch runs after the loop, not in it.
+            // Close the loop: its `else` branch runs after it, so `break` and `continue` are not allowed
+            // there.
             "else" if self.0.last() == Some(&"for") => *self.0.last_mut().expect("looked at") = "else",
             "break" | "continue" => {
                 let mut inside =
@@ -135,7 +136,7 @@ fn rewritten<'t>(
     }
     // Replacements: position in the tag, number of bytes replaced, and new text.
     let mut changes: Vec<(usize, usize, String)> = Vec::new();
-    // In `set namespace.field = ..`, the field is assigned rather than read.
+    // Skip the targets of `set`: in `set namespace.field = ..`, the field is assigned rather than read.
     let is_set = end == "%}" && tokens.first().is_some_and(|token| token.1 == "set");
     let targets = top_level(&tokens).find(|&place| is_set && tokens[place].1 == "=").unwrap_or(0);
     for (place, &(at, text)) in tokens.iter().enumerate() {
@@ -245,7 +246,8 @@ fn escapes(text: &str) -> Result<String, String> {
             '/' => out.push_str("\\\\/"),
             // The string continues on the next line; the newline is added after it to keep line numbers.
             '\n' => lines += 1,
-            // Jinja replaces non-ASCII characters by escapes before it decodes the string.
+            // Keep the backslash and spell out the character's escape: Jinja replaces non-ASCII characters by
+            // escapes before it decodes the string.
             '\u{80}'.. => out.push_str(&match u32::from(kind) {
                 code @ ..0x100 => format!("\\\\x{code:02x}"),
                 code @ ..0x10000 => format!("\\\\u{code:04x}"),
@@ -348,7 +350,7 @@ fn start(tokens: &[(usize, &str)], mut at: usize) -> usize {
         let is_bracket = matches!(tokens[at].1, "(" | "[");
         match at.checked_sub(1).map(|before| tokens[before].1) {
             Some(".") if at > 1 => at -= 2,
-            // The bracket is a call or subscript of the preceding operand.
+            // Continue with the preceding operand, which the bracket calls or subscripts.
             Some(before) if is_bracket && is_end(before) => at -= 1,
             _ => return at,
         }

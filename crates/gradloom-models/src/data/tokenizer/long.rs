@@ -1,8 +1,8 @@
 //! Long texts in pieces that are encoded one by one.
 //!
-//! In: a reader, and the positions at which the tokenizer allows a cut. Out: pieces of about 64 KiB. Always
-//! holds: the pieces are the whole text, and their ids are those of the whole text; a piece grows until it
-//! can be cut.
+//! In: a reader, and the positions at which the tokenizer allows a cut. Out: pieces of about 64 KiB.
+//! Invariant: the pieces are the whole text, and their ids are those of the whole text; a piece grows until
+//! it can be cut.
 
 use super::Start;
 use std::io::{self, Read};
@@ -19,8 +19,9 @@ pub struct LongText<R> {
     buffer: Vec<u8>,
     /// Number of bytes in the buffer that were already returned.
     given: usize,
-    /// Minimum size of a read, and maximum size of a piece.
+    /// Minimum size of a read in bytes.
     block: usize,
+    /// Maximum size of a piece in bytes.
     longest: usize,
     start: Start,
     ended: bool,
@@ -37,8 +38,8 @@ impl<R: Read> LongText<R> {
         Self { start: Start::Within, ..Self::new(from) }
     }
 
-    /// Returns the best position to split a text into two separate texts: the last position before a word, or
-    /// otherwise the last one between two characters.
+    /// Returns the best position at which to split a text into two separate texts: the last position before a
+    /// word, or otherwise the last one between two characters.
     pub fn cut(text: &[u8]) -> usize {
         last_cut(text).unwrap_or_else(|| between_characters(text, text.len().saturating_sub(1)))
     }
@@ -100,7 +101,7 @@ fn last_cut(text: &[u8]) -> Option<usize> {
 
 /// Returns the last position up to `at` that is not inside a UTF-8 character.
 fn between_characters(text: &[u8], at: usize) -> usize {
-    // A character has at most three continuation bytes.
+    // Look back three bytes at most, because a character has at most three continuation bytes.
     let goes_on = |place: &usize| text.get(*place).is_some_and(|byte| byte & 0xc0 == 0x80);
     (at.saturating_sub(3).max(1)..=at).rev().find(|place| !goes_on(place)).unwrap_or(at)
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Maximum size of a tokenizer's file in bytes. Files of vocabularies of 256,000 tokens have about 30 MB.
+/// Maximum size of a tokenizer's file in bytes. The file of a vocabulary of 256,000 tokens has about 30 MB.
 const LARGEST: u64 = 1 << 28;
 
 /// Reads a file, or returns `None` if it does not exist.

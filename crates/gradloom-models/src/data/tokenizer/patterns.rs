@@ -38,21 +38,22 @@ enum Node {
 /// The ways in which a pattern can match a text in which `a` and `b` are adjacent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reads {
-    /// True if it can match the empty string.
+    /// True if the pattern can match the empty string.
     pub(super) empty: bool,
-    /// True if it can read `b` directly after `a`, so that an end of the text between them could change the
-    /// match.
+    /// True if the pattern can read `b` directly after `a`, so that an end of the text between them could
+    /// change the match.
     pub(super) both: bool,
-    /// True if it certainly matches at `a`, or at `b`, whatever the context.
+    /// True if the pattern certainly matches at `a`, or at `b`, whatever the context.
     pub(super) alone: [bool; 2],
-    /// True if it can read `a`, or `b`, at all.
+    /// True if the pattern can read `a`, or `b`, at all.
     pub(super) has: [bool; 2],
-    /// True if the first character that it reads can be `b`, and if the last one that it consumes can be `a`.
+    /// True if the first character that the pattern reads can be `b`.
     begins: bool,
+    /// True if the last character that the pattern consumes can be `a`.
     ends: bool,
-    /// True if the first character that it consumes can be `a`, or `b`.
+    /// True if the first character that the pattern consumes can be `a`, or `b`.
     takes: [bool; 2],
-    /// True if it certainly matches the empty string at `a`, or at `b`.
+    /// True if the pattern certainly matches the empty string at `a`, or at `b`.
     free: [bool; 2],
 }
 

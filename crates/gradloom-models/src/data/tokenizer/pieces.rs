@@ -1,8 +1,8 @@
 //! The bytes of each token in a vocabulary.
 //!
-//! In: the `decoder` of a tokenizer.json, and tokens as spelt in the file. Out: bytes. Invariant: a
-//! token's bytes do not depend on its neighbours, so text can be decoded token by token. The only
-//! context-dependent part, the space before a whole text, is handled by [`super::Tokenizer::adds_a_space`].
+//! In: the `decoder` of a tokenizer.json, and tokens as spelled in the file. Out: bytes. Invariant: a token's
+//! bytes do not depend on its neighbors, so text can be decoded token by token. The only context-dependent
+//! part, the space before a whole text, is handled by [`super::Tokenizer::adds_a_space`].
 
 use serde_json::Value;
 
@@ -102,8 +102,7 @@ fn hexadecimal(token: &str) -> Option<u8> {
     is_plain.then(|| u8::from_str_radix(digits, 16).ok()).flatten()
 }
 
-/// Returns `true` if GPT-2 represents a byte by the same Latin-1 character, which is the case for visible
-/// ones.
+/// Returns `true` if a byte is a visible Latin-1 character, by which GPT-2 represents it.
 fn is_visible(byte: u8) -> bool {
     matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff)
 }
@@ -139,8 +138,8 @@ mod tests {
                 assert_eq!(spelling.bytes(&spelling.token_of(byte)), [byte]);
             }
         }
-        // Characters in GPT-2's vocabulary: space, line feed, soft hyphen, and the first and the last mapped
-        // byte.
+        // Characters in GPT-2's vocabulary for the space, the line feed, the soft hyphen (the last byte that
+        // is not visible) and NUL (the first).
         assert_eq!([b' ', b'\n', 0xad, 0x00].map(character_of), ['Ġ', 'Ċ', 'Ń', 'Ā']);
         assert_eq!([' ', '\u{144}', '文', '\u{ad}'].map(byte_of), [None; 4]);
     }

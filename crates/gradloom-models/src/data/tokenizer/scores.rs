@@ -4,13 +4,14 @@
 //! the bytes of the tokens. Vocabularies whose merges need more text than that, such as one with all
 //! repetitions of a letter up to a thousand, are rejected.
 
-/// Limit on the total size of the merges in bytes: a constant plus a multiple of the size of all tokens.
+/// Proportional part of the limit on the total size of the merges, in bytes per byte of the tokens.
 const MOST_FOR_A_BYTE: usize = 16;
+/// Constant part of the limit on the total size of the merges, in bytes.
 const MOST_FOR_FEW: usize = 16 << 20;
 
-/// Finds all ways to compose a token from two others, in the order in which SentencePiece merges them: by
-/// descending score, then by descending length of the left token (Kudo and Richardson, 2018). Tokens must be
-/// distinct.
+/// Returns all pairs of tokens that together spell a token, in the order in which SentencePiece merges them:
+/// by descending score, then by descending length of the left token (Kudo and Richardson, 2018). Tokens must
+/// be distinct.
 ///
 /// # Errors
 /// Returns an error if the merges, written out, are far longer than the tokens.
@@ -122,7 +123,7 @@ mod tests {
         assert_eq!(merges, [("b", "a"), ("a", "b"), ("ab", "a"), ("a", "ba")]);
     }
 
-    /// Doubling the bytes doubles the steps, even if every token is a prefix of all longer ones.
+    /// Checks that the steps are at most twice the bytes, even if every token is a prefix of all longer ones.
     #[test]
     fn steps_grow_with_the_bytes() {
         let ladder = |height: usize| (1..=height).map(|length| "a".repeat(length)).collect::<Vec<_>>();

@@ -92,7 +92,7 @@ fn nodes(strings: &[Vec<u8>], steps: &mut usize) -> Vec<Node> {
             from += usize::from(strings.get(from).is_some_and(|string| string.len() == length));
             for group in strings[from..to].chunk_by(|a, b| a[length] == b[length]) {
                 let byte = group[0][length];
-                // All children of shorter prefixes exist by now.
+                // This lookup is complete because all children of shorter prefixes exist by now.
                 let end = if node == 0 { 0 } else { next(&nodes, nodes[node].end as usize, byte, steps) };
                 let is_whole = group[0].len() == length + 1;
                 let longest = if is_whole { length as u32 + 1 } else { nodes[end].longest };

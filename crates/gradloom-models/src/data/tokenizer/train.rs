@@ -24,7 +24,8 @@ impl Bpe {
     /// the text. Bytes that are not valid UTF-8 are ignored.
     ///
     /// # Errors
-    /// Returns an error if the vocabulary is too small to contain every byte, or too large.
+    /// Returns an error if the vocabulary is too small to contain every byte or too large, or if the text
+    /// cannot be cut into pieces.
     pub fn train(text: &[u8], vocabulary: usize, name: &str) -> Result<Self, TokenizerError> {
         let most = check::MOST_TOKENS as usize;
         if !(LEAST..=most).contains(&vocabulary) {
@@ -57,7 +58,7 @@ impl Bpe {
             };
             Some(piece.utf8_chunks().map(|chunk| chunk.valid()).collect::<String>())
         });
-        // The crate panics if the system refuses to create threads.
+        // Train on one thread: the crate panics if the system refuses to create threads.
         let parallel = parallelism::get_parallelism();
         parallelism::set_parallelism(false);
         let trained = tokenizer.train(&mut TrainerWrapper::from(trainer), pieces).map(|_| ());

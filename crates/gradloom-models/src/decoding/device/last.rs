@@ -29,7 +29,8 @@ impl LastTokens {
     /// already has.
     #[track_caller]
     pub fn declare(&self) {
-        // An update without effect launches nothing, whereas a state that is only read would be dropped.
+        // Assign the state to itself: this launches nothing, whereas a state that is only read would be
+        // dropped.
         self.0.set(self.0.tensor());
     }
 

@@ -3,8 +3,8 @@
 //! In: logits `[rows, vocabulary]`, and the settings of each row's request. Out: a token for each row, with
 //! log-probabilities if requested. Invariant: a row's token depends only on its own logits, settings, seed
 //! and position; it is the token that [`Sampling::choose`] returns, unless rounding to f32 moves a logit or
-//! the draw across a threshold. The host computes the random word from seed and position: traced, its ten
-//! rounds would take more ops than the rest of the sampling and than many models.
+//! the draw across a threshold. The host computes the random word from seed and position: if traced, the ten
+//! Philox rounds would take more ops than the rest of the sampling, and than many models.
 //!
 //! Nothing is sorted. Top-k and top-p are thresholds on the distance from the largest logit, and the draw is
 //! a threshold on the id. Each is found by bisection, with one pass over the row per bit: for 50,257 tokens
@@ -72,12 +72,12 @@ pub struct Logprobs {
     pub token: Tensor,
     /// Log-probabilities of the most likely tokens, descending, f32 `[rows, n]`.
     pub top: Tensor,
-    /// Ids of these tokens, i32 `[rows, n]`.
+    /// Ids of the most likely tokens in the order of [`Logprobs::top`], i32 `[rows, n]`.
     pub ids: Tensor,
 }
 
-/// Smallest positive temperature. At it, any difference between two logits makes the lower one's probability
-/// negligible.
+/// Smallest positive temperature. At this temperature, any difference between two logits makes the
+/// probability of the lower one negligible.
 const LEAST_TEMPERATURE: f64 = 1e-30;
 
 impl Sampling {

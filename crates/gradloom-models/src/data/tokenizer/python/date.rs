@@ -48,7 +48,7 @@ pub(in super::super) fn date(seconds: i64, format: &str) -> Result<String, Error
     let half = if hour < 12 { "AM" } else { "PM" };
     let (name, month_name) = (DAYS[weekday as usize], MONTHS[month]);
     let month = month as i64 + 1;
-    // An ISO 8601 week belongs to the year that contains its Thursday.
+    // Determine the week's year: an ISO 8601 week belongs to the year that contains its Thursday.
     let last_weekday = |year: i64| (year + year / 4 - year / 100 + year / 400) % 7;
     let weeks = |year: i64| 52 + i64::from(last_weekday(year) == 4 || last_weekday(year - 1) == 3);
     let (week_year, week) = match (of_year - from_monday + 9) / 7 {
@@ -103,7 +103,7 @@ pub(in super::super) fn date(seconds: i64, format: &str) -> Result<String, Error
             'w' => weekday.to_string(),
             'u' => (from_monday + 1).to_string(),
             's' => seconds.to_string(),
-            // transformers uses a datetime without time zone.
+            // Write no time zone, as transformers formats a datetime without one.
             'Z' | 'z' => String::new(),
             'F' => format!("{year}-{month:02}-{day:02}"),
             'T' | 'X' => format!("{hour:02}:{minute:02}:{second:02}"),

@@ -33,7 +33,7 @@ pub(in super::super) fn add_to(environment: &mut Environment<'static>) {
     environment.add_filter("trim", |value: &Value, of: Option<&str>| {
         text(value).map(|text| Value::from(stripped(&text, of, true, true)))
     });
-    // In Python, the only attributes of a dictionary are its methods.
+    // Do not look up keys of a dictionary: in Python, its only attributes are its methods.
     environment.add_filter("attr", |value: &Value, name: &Value| match value.kind() {
         ValueKind::Map if !is_namespace(value) => Ok(Value::UNDEFINED),
         _ => value.get_item(name),
@@ -155,7 +155,7 @@ fn indented(state: &mut State<'_, '_>, value: &Value, given: Rest<ValueOrKwargs>
             _ => return Err(wrong("indent needs a number of columns or a text")),
         },
     };
-    // Ensures that an empty last line is processed too.
+    // Append a newline so that an empty last line is processed too.
     let text = text(value)? + "\n";
     let mut out = String::new();
     for (number, (line, end)) in lines(&text).into_iter().enumerate() {

@@ -227,7 +227,7 @@ fn title(c: char) -> String {
         'Ǉ'..='ǉ' => "ǈ".to_string(),
         'Ǌ'..='ǌ' => "ǋ".to_string(),
         'Ǳ'..='ǳ' => "ǲ".to_string(),
-        // Georgian letters have no title case.
+        // Leave Georgian letters unchanged, because they have no title case.
         '\u{10d0}'..='\u{10ff}' => c.to_string(),
         '\u{1f80}'..='\u{1faf}' => char::from_u32(u32::from(c) | 8).unwrap_or(c).to_string(),
         '\u{1fb3}' | '\u{1fc3}' | '\u{1ff3}' => char::from_u32(u32::from(c) + 9).unwrap_or(c).to_string(),

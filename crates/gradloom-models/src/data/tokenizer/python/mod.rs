@@ -90,7 +90,8 @@ fn formatted(format: &str, right: &Value) -> Result<String, Error> {
         None => vec![right.clone()],
     }
     .into_iter();
-    // For these types, Python looks up values by name and does not check that all were used.
+    // Python treats maps and lists as mappings: it looks up values by name and does not check that all were
+    // used.
     let named = right.downcast_object_ref::<Tuple>().is_none()
         && matches!(right.kind(), ValueKind::Map | ValueKind::Seq);
     let (mut out, mut rest) = (String::new(), format);

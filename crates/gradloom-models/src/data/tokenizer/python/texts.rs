@@ -63,7 +63,7 @@ pub(super) fn quoted(value: &Value, form: Form, depth: usize, out: &mut String) 
             string(bytes.iter().map(|&byte| char::from(byte)), true, out);
         }
         ValueKind::Seq if value.downcast_object_ref::<super::Range>().is_none() => {
-            // The pairs of `groupby` are tuples too.
+            // Compare the name of the type, because `groupby` returns its pairs as tuples of another type.
             let is_tuple = value.as_object().is_some_and(|object| object.type_name().ends_with("Tuple"));
             let signs = if is_tuple { ["(", ")"] } else { ["[", "]"] };
             let items: Vec<_> = value.try_iter()?.collect();
