@@ -104,7 +104,8 @@ pub fn speculate(
             continue;
         }
         let left: Vec<f64> = p.iter().zip(q).map(|(p, q)| (p - q).max(0.0)).collect();
-        // If the distributions are equal except for rounding, no weight may remain.
+        // Draw from the target if no weight remains, which happens if the distributions are equal except for
+        // rounding.
         let from = if left.iter().any(|&weight| weight > 0.0) { &left } else { p };
         return Ok(Accepted { count: place, next: draw(from, correct(place)) });
     }
@@ -177,7 +178,7 @@ mod tests {
     #[test]
     fn the_first_token_has_the_targets_distribution() {
         // Ratios below 1 are 1/2, 1/3, 2/3, 3/4 and 0; the remaining weight is divided into parts of 1/5,
-        // 1/4, 1/3 and 1/2.
+        // 1/4, 1/3 and 1/2. All of these are multiples of 1 / `GRID`.
         let pairs: [(&[f64], &[f64]); 7] = [
             (&[0.5, 0.25, 0.25], &[0.25, 0.25, 0.5]),
             (&[0.75, 0.25, 0.0], &[0.25, 0.5, 0.25]),
@@ -217,7 +218,8 @@ mod tests {
                 let Accepted { count, next } = done.unwrap();
                 let weight = drawn / CELLS.pow(3) as f64;
                 match count {
-                    // The second token comes from the next call, which the other test covers.
+                    // Weight the second token by the target's distribution: it comes from the next call,
+                    // which the other test covers.
                     0 => (0..2).for_each(|t| joint[next][t] += weight * target[1 + next][t]),
                     1 => joint[first][next] += weight,
                     _ => joint[first][second] += weight,

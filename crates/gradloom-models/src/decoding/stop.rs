@@ -24,7 +24,7 @@ impl StopStream {
     }
 
     /// Appends the bytes of a token and returns the text that can no longer be part of a stop string. Bytes
-    /// after the end of the text are ignored.
+    /// after a stop string are ignored.
     pub fn push(&mut self, bytes: &[u8]) -> String {
         if self.found.is_some() {
             return String::new();

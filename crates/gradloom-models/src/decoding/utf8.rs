@@ -19,7 +19,7 @@ impl Utf8Stream {
             if broken.is_empty() {
                 continue;
             }
-            // Only the last bytes can still become a character.
+            // Keep invalid bytes only at the end, where further bytes may complete them to a character.
             if chunks.peek().is_none() && may_continue(broken) {
                 kept = broken.len();
             } else {
@@ -36,7 +36,7 @@ impl Utf8Stream {
     }
 }
 
-/// Returns `true` if more bytes could complete these to a character.
+/// Returns `true` if further bytes could complete `bytes` to a character.
 fn may_continue(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
 }

@@ -48,7 +48,7 @@ fn best(scores: &[f64]) -> usize {
     (0..scores.len()).reduce(|best, i| if scores[i] > scores[best] { i } else { best }).unwrap_or(0)
 }
 
-/// Minimum length of texts that a program is compiled for.
+/// Minimum length, in tokens, of the texts that a program is compiled for.
 const SHORTEST: usize = 32;
 
 /// Returns the log-probability of each choice of each question, in nats: the sum over the choice's tokens,
@@ -65,7 +65,7 @@ pub fn score_choices<M: LanguageModel>(
     let context = session.model().sizes().context;
     let mut scores: Vec<Vec<f64>> =
         questions.iter().map(|question| vec![0.0; question.choices.len()]).collect();
-    // Programs for a few lengths, so that short texts are not padded to the longest one.
+    // Compile programs for a few lengths, so that short texts are not padded to the longest one.
     let mut by_length: BTreeMap<usize, Vec<([usize; 2], &Choice)>> = BTreeMap::new();
     for (number, question) in questions.iter().enumerate() {
         for (place, choice) in question.choices.iter().enumerate() {

@@ -179,7 +179,7 @@ fn item(text: &str, line: usize) -> Result<Item, LineProblem> {
         _ => Err(error),
     });
     let Line { context, choices, answer } = read.map_err(|error| {
-        // The parser's line number is relative to this line.
+        // Keep only the column: the parser's line number is relative to this line.
         LineProblem::Malformed { reason: error.to_string().replace("at line 1 column", "at column") }
     })?;
     if choices.len() < 2 {

@@ -54,7 +54,7 @@ impl Question {
             let space = if is_apart { "" } else { " " };
             let whole = encode(&format!("{text}{blanks}{space}{choice}"))?;
             let shared = alone.iter().zip(&whole).take_while(|(a, b)| a == b).count();
-            // Every choice has at least one token, even if normalization removes its whole text.
+            // Score at least one token of every choice, even if normalization removes its whole text.
             let shared = shared.min(whole.len().saturating_sub(1));
             let scored = whole.len() - shared;
             let tokens: Vec<i32> = begin.into_iter().chain(whole).collect();

@@ -28,7 +28,7 @@ impl Span {
 /// Panics if the stride is 0 or greater than the context.
 pub fn spans(tokens: usize, context: usize, stride: usize) -> impl Iterator<Item = Span> {
     assert!((1..=context).contains(&stride), "a stride from 1 to the context");
-    // The last token is never read, and the first one is never scored.
+    // Exclude the last token, which is scored but never read.
     let readable = tokens.saturating_sub(1);
     let mut scored_before = 0;
     (0..readable).step_by(stride).map_while(move |start| {

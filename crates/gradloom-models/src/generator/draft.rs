@@ -99,9 +99,9 @@ fn write(
     let [context, readable] = [own.generator.memory.context(), other.generator.memory.context()];
     loop {
         let written = text.len() - request.prompt.len();
-        // One more token follows an accepted draft.
+        // Leave room for one more token, which follows an accepted draft.
         let count = drafted.min(request.most - written - 1).min(context - text.len());
-        // The draft model proposes nothing beyond its own context.
+        // Do not propose tokens beyond the draft model's context.
         let count = count.min((readable + 1).saturating_sub(text.len()));
         let Draft { tokens, probabilities } = propose(other, sampling, &text, &past, written, count)?;
         let longer = [&text[..], &tokens].concat();

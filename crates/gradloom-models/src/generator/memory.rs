@@ -16,7 +16,7 @@ pub(super) struct Memory {
     session: Box<dyn Programs>,
     pub(super) pages: Pages,
     pool: PagedKeyValues,
-    /// States for 1, 2, 4, .. rows.
+    /// Last tokens of steps with 1, 2, 4, .. rows.
     last: Vec<LastTokens>,
     /// Number of blocks in a row's block table.
     blocks: usize,
@@ -36,7 +36,8 @@ pub(super) struct NewTokens<'a> {
     pub(super) sequence: SequenceId,
     /// Number of tokens after those in memory that a queued step computes.
     pub(super) under_way: usize,
-    /// Tokens after those, or [`LastTokens::ID`] for one that is not known yet.
+    /// Tokens after those in memory and in the queued step, or [`LastTokens::ID`] for one that is not known
+    /// yet.
     pub(super) tokens: &'a [i32],
     /// Settings for choosing the next token. Without them, the row's chosen token is ignored.
     pub(super) choice: Option<Choice<'a>>,
@@ -67,7 +68,7 @@ impl Memory {
         let sizes = session.sizes();
         let pages = Pages::new(blocks, block_size).map_err(refused)?;
         let pool = PagedKeyValues::new(sizes, blocks, block_size, name).kept_as(dtype);
-        // A text in memory occupies at least one block.
+        // Limit the rows to the number of blocks, because a text in memory occupies at least one block.
         let most = options.rows.min(pages.capacity()).next_power_of_two();
         let last = (0..=most.ilog2()).map(|exponent| 1 << exponent);
         let last: Vec<_> = last.map(|rows| LastTokens::new(rows, format!("{name}.last.{rows}"))).collect();
@@ -106,8 +107,8 @@ impl Memory {
         self.pages.tokens(sequence).map_or(0, <[i32]>::len)
     }
 
-    /// Computes the missing tokens of a text, in pieces of at most `chunk` tokens. Returns the step of the
-    /// last piece, which has the output `head`.
+    /// Computes the missing tokens of a text, in chunks of at most `chunk` tokens. Returns the step of the
+    /// last chunk, which has the output `head`.
     pub(super) fn read(
         &mut self,
         sequence: SequenceId,

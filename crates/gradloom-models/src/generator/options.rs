@@ -5,9 +5,9 @@ use gradloom_core::ir::DType;
 /// Limits on the memory and batch size of a generator, and its other settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GeneratorOptions {
-    /// Number of blocks in the pool; one of them holds no text. Each stores the keys and values of
-    /// [`GeneratorOptions::block_size`] tokens. A token takes `8 · L · H · D` bytes in f32 for a model with L
-    /// layers and H key heads of width D.
+    /// Number of blocks in the pool, one of which holds no text. Each of the others stores the keys and
+    /// values of [`GeneratorOptions::block_size`] tokens. A token takes `8 · L · H · D` bytes in f32 for a
+    /// model with L layers and H key heads of width D.
     pub blocks: usize,
     /// Number of tokens in a block. Common prefixes are shared in whole blocks.
     pub block_size: usize,

@@ -137,7 +137,7 @@ impl<M: LanguageModel + Send + Sync> Programs for Session<M> {
             let tokens = hidden.reshape([rows * time, width]);
             let logits = |hidden: Tensor| model.logits(hidden).slice(1, 0..vocabulary);
             let of_last = || {
-                // A row without a text has length 0, and its output is ignored.
+                // Clamp the index for a row without a text, which has length 0; its output is ignored.
                 let in_row = (batch.lengths - batch.starts - 1).maximum(0);
                 logits(match time {
                     1 => tokens,

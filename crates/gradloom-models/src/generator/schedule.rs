@@ -48,9 +48,10 @@ pub struct Generator {
     pub(super) options: GeneratorOptions,
     /// Active requests, oldest first.
     pub(super) texts: BTreeMap<RequestId, Text>,
-    /// Texts in memory, and texts waiting for a slot. The separate sets limit the number of texts that a step
+    /// Texts in memory. They are separate from the waiting ones to limit the number of texts that a step
     /// examines.
     running: BTreeSet<RequestId>,
+    /// Texts waiting for a slot.
     waiting: BTreeSet<RequestId>,
     /// Numbers of texts by their requirements on programs.
     pub(super) wanted: HashMap<Wanted, usize>,
@@ -70,7 +71,7 @@ pub struct Totals {
     pub computed: u64,
     /// Number of tokens whose keys and values were found in the cache when a text began.
     pub found: u64,
-    /// Number of times that a text was preempted in favour of an older one.
+    /// Number of times that a text was preempted in favor of an older one.
     pub preempted: u64,
     /// Number of steps queued before the tokens of the previous step were read.
     pub ahead: u64,
@@ -198,8 +199,9 @@ impl Generator {
         Ok(self.take(Text::new(request, tokens, past, None)))
     }
 
-    /// Adds a request that continues the current text of another one with its own settings. Positions
-    /// continue too, and random numbers depend on position and seed, so use a different seed.
+    /// Adds a request that continues the current text of another one with its own settings. Use a different
+    /// seed: positions continue from those of the other request, and random numbers depend only on position
+    /// and seed.
     ///
     /// # Errors
     /// Returns an error if the request is unknown or a setting is out of range.
@@ -212,7 +214,7 @@ impl Generator {
             Some(sequence) if self.running() < self.options.rows => {
                 Some(self.memory.pages.fork(sequence).map_err(super::memory::refused)?)
             }
-            // The text uses whatever is cached when it gets a slot.
+            // Without a slot, the text has no sequence; when it gets one, it uses whatever is cached then.
             _ => None,
         };
         Ok(self.take(Text { forgotten, ..Text::new(forked, tokens, past, sequence) }))
@@ -252,7 +254,7 @@ impl Generator {
         let read = prompts.and_then(|prompts| prompts.map_or(Ok(()), |prompts| self.settle(prompts)));
         match (&settled, ahead) {
             (Ok(()), Ok(step)) => self.ahead = step,
-            // The tokens that the step depends on were not chosen.
+            // Revert the step that was queued ahead: the tokens that it depends on were not chosen.
             (Err(_), Ok(Some(step))) => self.take_back(&step),
             (Err(_), _) => {}
             (Ok(()), Err(error)) => return Err(error),
@@ -408,8 +410,8 @@ impl Generator {
         wanted && !self.wanted.keys().any(|wanted| wanted.has_penalties)
     }
 
-    /// Queues a step that continues each text with exactly one missing token. If there is a queued step
-    /// `behind`, the new step also continues the texts whose next token that one chooses.
+    /// Queues a step that continues each text with exactly one missing token. If a step `behind` is queued
+    /// already, the new step also continues the texts whose next token `behind` chooses.
     fn queue_tokens(&mut self, behind: Option<&UnderWay>) -> Result<Option<UnderWay>> {
         let context = self.memory.context();
         let goes_on = |text: &Text| text.generated() + 1 < text.request.most && text.seen().len() < context;
@@ -428,7 +430,7 @@ impl Generator {
         }
         let mut planned = Planned::default();
         for (id, row) in ready {
-            // The text may have been preempted by an older one.
+            // Skip a text that an older one has preempted.
             if self.texts[&id].sequence.is_some() {
                 let has_room = self.place(New { id, count: 1, row }, &mut planned, behind.is_none());
                 if !has_room && behind.is_some() && self.youngest_after(id).is_some() {
@@ -443,8 +445,8 @@ impl Generator {
 
     /// Queues a step that reads a chunk of some prompts, oldest first.
     fn queue_prompts(&mut self) -> Result<Option<UnderWay>> {
-        // At most `rows` texts can start in a step, but the first ones may have to wait for blocks that
-        // others are computing.
+        // Examine twice as many waiting texts as can start in a step, because the first ones may have to wait
+        // for blocks that others are computing.
         let next = self.waiting.iter().take(self.options.rows.saturating_mul(2));
         let all: BTreeSet<RequestId> = self.running.iter().chain(next).copied().collect();
         let (mut planned, mut time) = (Planned::default(), 1);
@@ -526,6 +528,7 @@ impl Generator {
     }
 
     /// Reserves space for new tokens of a text. If `preempts` is set, preempts younger texts as needed.
+    /// Returns `false` if there are too few blocks.
     fn place(&mut self, new: New, planned: &mut Planned, preempts: bool) -> bool {
         let id = new.id;
         let sequence = self.texts[&id].sequence.expect("it is in memory");

@@ -53,7 +53,7 @@ pub(super) struct RowUnderWay {
 
 impl UnderWay {
     /// Returns `true` if a step over `texts` texts can read the tokens of this one. Tokens are stored per
-    /// number of rows, so both steps must have equally many.
+    /// number of rows, so that of both steps must be the same.
     pub(super) fn precedes(&self, texts: usize) -> bool {
         self.rows.len() == texts.next_power_of_two()
     }
@@ -146,7 +146,7 @@ impl Generator {
 
     /// Waits for a step to end, ignores its result and reverts its effects.
     pub(super) fn take_back(&mut self, under_way: &UnderWay) {
-        // The caller retries the step and gets the error then.
+        // Ignore the error: the caller retries the step and gets it then.
         let _ = under_way.step.result();
         for row in under_way.rows.iter().flatten() {
             if let Some(text) = self.texts.get_mut(&row.id) {
@@ -167,8 +167,8 @@ impl Generator {
         }
     }
 
-    /// Returns the output of a step over the planned rows. It covers all active texts, and all kinds of
-    /// truncation if one is used, to limit the number of compiled programs.
+    /// Returns the output of a step over the planned rows. To limit the number of compiled programs, the
+    /// output covers the settings of all active texts, and all kinds of truncation if one is used.
     fn head(&self, planned: &[New]) -> Head {
         let completes = |new: &New| self.pending(&self.texts[&new.id]) == Some(new.count);
         if !planned.iter().any(completes) {

@@ -159,7 +159,7 @@ impl<'t> TextGenerator<'t> {
                     events.push(TextEvent::Token { request, token, text, logprobs });
                     if let Some(stop) = stopped {
                         self.streams.remove(&request);
-                        // The request may have ended with this token anyway.
+                        // Cancel the request unless it has ended with this token anyway.
                         if self.generator.tokens(request).is_ok() {
                             self.generator.cancel(request)?;
                         }

@@ -96,7 +96,7 @@ impl Architecture {
             return Some((format!("ln_f.{kind}"), Same));
         }
         let (block, part) = part.strip_prefix("blk.")?.split_once('.')?;
-        // `00` would be a second name for layer 0.
+        // Reject numbers such as `00`, which would be a second name for layer 0.
         let number = block.parse::<u32>().ok().filter(|number| number.to_string() == block)?;
         let (_, to, layout) = parts.iter().find(|(from, ..)| *from == part)?;
         let layout = if (*layout, kind) == (Transposed, "bias") { Same } else { *layout };

@@ -10,7 +10,8 @@ use gradloom_core::error::Result;
 use serde_json::{Map, Value, json};
 use std::f64::consts::TAU;
 
-/// Divisors of the rotation frequencies, one per pair; llama.cpp's representation of Llama 3's scaling.
+/// Name of the tensor by which llama.cpp represents Llama 3's scaling: the divisors of the rotation
+/// frequencies, one per pair.
 pub(super) const ROPE_FACTORS: &str = "rope_freqs.weight";
 
 /// Keys of sampling settings in transformers, and in the metadata.
@@ -156,7 +157,7 @@ impl Gguf {
             "none" => return Ok(Value::Null),
             "linear" => {}
             "yarn" => {
-                // Implementations interpret these differently.
+                // Reject these keys, which implementations interpret differently.
                 for name in ["attn_factor", "yarn_log_multiplier", "yarn_ext_factor", "yarn_attn_factor"] {
                     if self.metadata(&key(name)).is_some() {
                         return Err(unread(&self.name, format!("`{}` is not read", key(name))));

@@ -84,8 +84,8 @@ fn q4_1(block: &[u8; 20]) -> [f32; 32] {
     from_fn(|i| d * f32::from(nibble(&block[4..], 16, i)) + m)
 }
 
-/// Dequantizes a block of a scale d, 4 bytes of fifth bits and 16 bytes of nibbles, which form q: `d (q -
-/// 16)`.
+/// Dequantizes a block of a scale d, 4 bytes of fifth bits and 16 bytes of nibbles, which form q:
+/// `d (q - 16)`.
 fn q5_0(block: &[u8; 22]) -> [f32; 32] {
     let d = scale(block, 0);
     from_fn(|i| d * (f32::from(nibble(&block[6..], 16, i) | fifth_bit(&block[2..6], i)) - 16.0))
@@ -123,8 +123,8 @@ fn scales_and_minima(block: &[u8]) -> [(f32, f32); 8] {
     })
 }
 
-/// Dequantizes a block of scales d and minima m of eight runs, and 128 bytes of nibbles q in runs of 32: `d q
-/// - m`.
+/// Dequantizes a block of scales d and minima m of eight runs, and 128 bytes of nibbles q in runs of 32:
+/// `d q - m`.
 fn q4_k(block: &[u8; 144]) -> [f32; 256] {
     let runs = scales_and_minima(block);
     from_fn(|i| {
@@ -133,7 +133,8 @@ fn q4_k(block: &[u8; 144]) -> [f32; 256] {
     })
 }
 
-/// Like [`q4_k`], with 32 bytes before the nibbles: bit r of byte j is the fifth bit of element j of run r.
+/// Dequantizes a block like that of [`q4_k`], but with 32 bytes before the nibbles: bit r of byte j is the
+/// fifth bit of element j of run r.
 fn q5_k(block: &[u8; 176]) -> [f32; 256] {
     let runs = scales_and_minima(block);
     from_fn(|i| {
@@ -143,8 +144,8 @@ fn q5_k(block: &[u8; 176]) -> [f32; 256] {
 }
 
 /// Dequantizes a block: 128 bytes of nibbles in runs of 64; 64 bytes of upper bits, two per element, where
-/// byte j of each 32 has those of elements j, j + 32, j + 64 and j + 96 of a half; 16 signed bytes s, one per
-/// 16 elements; and a scale d. The result is `d s (q - 32)`.
+/// byte j of each 32 has those of elements j, j + 32, j + 64 and j + 96 of one half of the block; 16 signed
+/// bytes s, one per 16 elements; and a scale d. The result is `d s (q - 32)`.
 fn q6_k(block: &[u8; 210]) -> [f32; 256] {
     let d = scale(block, 208);
     from_fn(|i| {

@@ -64,7 +64,7 @@ impl Header {
         }
         let in_header = |fault: Fault| damaged(file, fault);
         let version = cursor.u32().map_err(in_header)?;
-        // Version numbers are small, so they become large in the wrong byte order.
+        // Detect the wrong byte order, in which the version, a small number, becomes large.
         if matches!(version.swap_bytes(), 1..=0xffff) {
             return Err(error(file, "the file is big-endian, and only little-endian ones are read")
                 .help("convert it with `gguf_convert_endian.py FILE little` of llama.cpp"));
@@ -137,7 +137,7 @@ fn no_gguf(bytes: &[u8], file: &str) -> Error {
     let kind = FileKind::of(&bytes[..bytes.len().min(BEGINNING as usize)]);
     let message = match kind {
         FileKind::Empty => "the file is empty".to_string(),
-        // `FileKind` also recognizes the letters in reverse order.
+        // `FileKind::Gguf` includes files that begin with these letters in reverse order.
         FileKind::Gguf | FileKind::Other => "the file is no GGUF file: it does not begin with `GGUF`".into(),
         kind => format!("the file is {kind}, and no GGUF file"),
     };
@@ -149,7 +149,7 @@ struct Info<'a> {
     name: &'a str,
     shape: Vec<usize>,
     ty: TensorType,
-    /// Size of its blocks in bytes.
+    /// Size of the tensor's blocks in bytes.
     length: usize,
     /// Offset from the start of the data in bytes.
     offset: u64,

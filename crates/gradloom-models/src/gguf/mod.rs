@@ -119,7 +119,7 @@ impl Gguf {
 
     /// Returns the value of a key.
     pub fn metadata(&self, key: &str) -> Option<Value<'_>> {
-        // All values were validated when the file was opened.
+        // `ok` discards no error, because all values were validated when the file was opened.
         self.header.metadata.get(key)?.value(&self.bytes).ok()
     }
 

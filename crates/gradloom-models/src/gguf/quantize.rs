@@ -25,7 +25,7 @@ pub fn quantize(ty: TensorType, elements: &[f32]) -> Result<Vec<u8>> {
         let message = format!("{} elements are no whole blocks of {BLOCK} of {ty}", elements.len());
         return wrong(message, "write tensors with other rows as f16");
     }
-    // Values from 65,520 on round to infinity in f16.
+    // Reject scales from 65,520 on, which round to infinity in f16.
     let is_too_large = |x: &f32| x.is_nan() || x.abs() / largest >= 65_520.0;
     if let Some(index) = elements.iter().position(is_too_large) {
         let message = format!("element {index} is {}, which {ty} does not hold", elements[index]);

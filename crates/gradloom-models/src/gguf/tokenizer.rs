@@ -59,14 +59,14 @@ impl Gguf {
             whole_words: words.whole,
             begins_with_bos,
             starts_plain: found.add_space_prefix == Some(false),
-            // A byte-level BPE may have scores too, but they are meaningless.
+            // Ignore the scores of a byte-level BPE, which are meaningless.
             scores: if is_sentence_piece { found.scores } else { Vec::new() },
             tokens: found.tokens,
             merges: found.merges,
             roles,
         };
         Bpe::from_vocabulary(&lists, &self.name).map_err(|problem| {
-            // The problem already contains the file's name.
+            // Do not add the file's name, which the problem already contains.
             gradloom_core::error::Error::new(gradloom_core::error::ErrorKind::File, problem.to_string())
                 .help("convert the model once more, or put its tokenizer.json beside the file")
         })

@@ -14,8 +14,8 @@ pub struct Vocabulary {
     pub model: String,
     /// llama.cpp's name of the pre-tokenizer, such as `gpt-2` or `llama-bpe`.
     pub pre: Option<String>,
-    /// Tokens, indexed by id. For `gpt2`, bytes are spelt as in GPT-2's `vocab.json`; for `llama`, a space is
-    /// `▁`.
+    /// Tokens, indexed by id. For `gpt2`, bytes are spelled as in GPT-2's `vocab.json`; for `llama`, a space
+    /// is `▁`.
     pub tokens: Vec<String>,
     /// Type of each token. Empty if the file has none.
     pub types: Vec<TokenType>,
@@ -57,7 +57,7 @@ pub enum TokenType {
     UserDefined = 4,
     /// Token that is never used.
     Unused = 5,
-    /// Byte, spelt `<0x0A>`.
+    /// Byte, spelled as in `<0x0A>`.
     Byte = 6,
 }
 

@@ -39,7 +39,7 @@ impl Gguf {
         let is_tied = self.is_tied()?;
         let mut views = Vec::new();
         for tensor in self.tensors() {
-            // The configuration already contains this information.
+            // Skip a tensor whose information the configuration already contains.
             if tensor.name == ROPE_FACTORS || (tensor.name == OUTPUT && is_tied) {
                 continue;
             }
@@ -93,7 +93,7 @@ impl Gguf {
         let (Some(output), Some(embedding)) = (self.tensor(OUTPUT), self.tensor(EMBEDDING)) else {
             return Ok(self.tensor(OUTPUT).is_none());
         };
-        // Llama files contain an output layer only if it is not tied.
+        // Do not compare the tensors of a Llama file, which contains an output layer only if it is not tied.
         let &[rows, _] = output.shape else { return Ok(false) };
         let is_alike = output.shape == embedding.shape && is_read(output.ty) && is_read(embedding.ty);
         if self.architecture()? == Architecture::Llama || !is_alike {
@@ -160,7 +160,7 @@ impl View for Converted<'_> {
 /// Transposes a matrix with `columns` columns of elements of `width` bytes.
 fn by_columns(bytes: &[u8], columns: usize, width: usize) -> Vec<u8> {
     let mut result = Vec::with_capacity(bytes.len());
-    // An empty matrix may have any number of columns.
+    // Return early for an empty matrix: if it has no columns, `chunks_exact` would panic.
     if bytes.is_empty() {
         return result;
     }
@@ -175,7 +175,7 @@ fn by_columns(bytes: &[u8], columns: usize, width: usize) -> Vec<u8> {
 /// Reorders the rows of each head: the even ones first, then the odd ones.
 fn halves(bytes: &[u8], rows: usize, heads: usize) -> Vec<u8> {
     let mut result = Vec::with_capacity(bytes.len());
-    // An empty matrix may have any number of heads.
+    // Return early for an empty matrix, because the number of rows may be 0.
     if bytes.is_empty() {
         return result;
     }

@@ -53,8 +53,8 @@ impl Default for Gpt2Config {
     }
 }
 
-/// Maximum number of layers. It is ten times that of GPT-2 XL, which compiles in seconds; time and memory of
-/// compilation are proportional to it.
+/// Maximum number of layers, ten times that of GPT-2 XL, which compiles in seconds. Time and memory of
+/// compilation are proportional to the number of layers.
 pub const MOST_LAYERS: usize = 512;
 
 /// Maximum number of candidates tried in the search for a number of heads that divides the width. It exceeds
@@ -118,7 +118,8 @@ impl ConfigError {
         match self {
             ConfigError::Zero { field } => format!("set {field} to 1 or more"),
             ConfigError::HeadsDoNotDivideWidth { width, heads } => {
-                // The number of heads is arbitrary, but no divisor of the width exceeds the width.
+                // Search from the width down if there are more heads, because no divisor of the width exceeds
+                // it.
                 let divisor = (1..=*heads.min(width)).rev().take(SEARCHED).find(|d| width % d == 0);
                 let divisor =
                     divisor.map(|divisor| format!("{divisor} head{}", if divisor == 1 { "" } else { "s" }));
@@ -233,7 +234,7 @@ impl Gpt2Config {
                 return too_large(what, &[(field, rows), width]);
             }
         }
-        // Parameters, gradients and two moments, each four bytes.
+        // Count the parameters, their gradients and two moments, with four bytes each.
         match self.checked_parameters().and_then(|n| n.checked_mul(16)) {
             Some(bytes) if bytes <= isize::MAX as usize => Ok(()),
             _ => too_large("the model", &[("layers", self.layers), width]),

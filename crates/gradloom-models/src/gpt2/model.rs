@@ -96,15 +96,15 @@ impl Gpt2 {
         &self.config
     }
 
-    /// Returns the logits of the token after each position, `[batch, time, vocabulary]`, for i32 ids `[batch,
-    /// time]`, where `time` is at most the context length.
+    /// Returns the logits of the token after each position, `[batch, time, vocabulary]`, for i32 ids
+    /// `[batch, time]`, where `time` is at most the context length.
     #[track_caller]
     pub fn forward(&self, ids: Tensor) -> Tensor {
         LanguageModel::forward(self, ids)
     }
 
-    /// Like [`forward`](Self::forward), but with explicit `positions`, i32 `[time]` or `[batch, time]`, below
-    /// the context length.
+    /// Returns the same logits as [`forward`](Self::forward), but for explicit `positions`, i32 `[time]` or
+    /// `[batch, time]`, below the context length.
     ///
     /// Positions only select the learned embeddings; they do not affect the causal mask, by which each token
     /// attends to itself and those before it in its row.
@@ -124,8 +124,9 @@ impl Gpt2 {
         self.logits(hidden.reshape([time, width]).gather_rows(position))
     }
 
-    /// Returns the mean cross-entropy in nats. `ids` is i32 `[batch, time]`; `targets` is either i32 `[batch,
-    /// time]` or rows of probabilities, f32 `[batch, time, vocabulary]`. See [`Tensor::cross_entropy`].
+    /// Returns the mean cross-entropy in nats. `ids` is i32 `[batch, time]`; `targets` is either i32
+    /// `[batch, time]` or rows of probabilities, f32 `[batch, time, vocabulary]`. See
+    /// [`Tensor::cross_entropy`].
     #[track_caller]
     pub fn loss(&self, ids: Tensor, targets: Tensor) -> Tensor {
         self.forward(ids).cross_entropy(targets)

@@ -22,7 +22,7 @@ pub fn from_json(config: &Value, path: &str) -> Result<AnyConfig> {
         "gpt2" => gpt2(&keys).map(AnyConfig::Gpt2),
         "llama" => llama(&keys, &LLAMA).map(AnyConfig::Llama),
         "mistral" => {
-            // Without the key, transformers uses this window.
+            // If the key is missing, assume the default window of transformers.
             let window = match keys.map.contains_key("sliding_window") {
                 true => keys.optional_size("sliding_window")?,
                 false => Some(4096),
@@ -41,7 +41,7 @@ pub fn from_json(config: &Value, path: &str) -> Result<AnyConfig> {
 
 fn gpt2(keys: &Keys<'_>) -> Result<Gpt2Config> {
     let activation = keys.text("activation_function", Some("gelu_new"))?;
-    // These are all names of the tanh approximation.
+    // Accept all names of the tanh approximation.
     if !["gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"]
         .contains(&activation)
     {
@@ -81,7 +81,7 @@ const LLAMA: Usual = Usual { context: 2048, mlp_width: 11008, key_heads: None };
 const MISTRAL: Usual = Usual { context: 131_072, mlp_width: 14336, key_heads: Some(8) };
 
 fn llama(keys: &Keys<'_>, usual: &Usual) -> Result<LlamaConfig> {
-    // Both names denote the same function.
+    // Accept both names of the function.
     if !["silu", "swish"].contains(&keys.text("hidden_act", Some("silu"))?) {
         return Err(keys.unsupported("hidden_act", "silu"));
     }
@@ -115,7 +115,7 @@ fn rotary(keys: &Keys<'_>) -> Result<Rotary> {
     let found = ["rope_parameters", "rope_scaling"].into_iter().find_map(|key| keys.object(key).transpose());
     let Some(inner) = found.transpose()? else { return Ok(Rotary { base, scaling: RotaryScaling::None }) };
     let base = inner.number("rope_theta", Some(base))?;
-    // `rope_type` was formerly named `type`.
+    // Fall back to `type`, the former name of `rope_type`.
     let key = if inner.map.contains_key("rope_type") { "rope_type" } else { "type" };
     let scaling = match inner.text(key, Some("default"))? {
         "default" => RotaryScaling::None,
@@ -168,8 +168,8 @@ pub fn to_json(config: &AnyConfig) -> Value {
                     "original_max_position_embeddings": original_context,
                 }),
             };
-            // The keys of transformers before version 5 and since; each version ignores the other's key or
-            // accepts it.
+            // Write the keys of transformers both before and since version 5; each version ignores or accepts
+            // those of the other.
             let mut parameters = match &scaling {
                 Value::Object(map) => map.clone(),
                 _ => Map::from_iter([("rope_type".to_string(), json!("default"))]),

@@ -90,7 +90,7 @@ impl Generation {
         all.iter().filter_map(token).collect()
     }
 
-    /// Writes the file, unless there are no settings and none was read.
+    /// Writes the file, unless there are no settings and no file was read.
     ///
     /// # Errors
     /// Returns an error if the file cannot be written.
@@ -104,7 +104,7 @@ impl Generation {
     }
 }
 
-/// Returns the id of a token. Some Python programs write ids as floats.
+/// Returns the id of a token, which some Python programs write as a float.
 fn token(value: &Value) -> Option<i32> {
     let id = value.as_i64().or_else(|| value.as_f64().filter(|id| id.fract() == 0.0).map(|id| id as i64))?;
     i32::try_from(id).ok().filter(|id| *id >= 0)

@@ -72,7 +72,7 @@ pub fn load(session: &Session<AnyModel>, weights: &Weights) -> Result<()> {
     let (has_prefix, embedding) = (has_prefix(is_llama, weights), embedding(is_llama, weights));
     let name_in_file = |name: &str| {
         let name = name_in_file(is_llama, has_prefix, name);
-        // If tied, the file may contain the tensor under either name.
+        // If the layers are tied, accept the tensor under either name.
         if is_tied && name == embedding && weights.get(&name).is_none() { HEAD.to_string() } else { name }
     };
     let mut wanted = BTreeSet::new();
@@ -87,7 +87,8 @@ pub fn load(session: &Session<AnyModel>, weights: &Weights) -> Result<()> {
             .help("config.json does not describe these tensors: get both once more"));
     }
     let load = Load::strict().only("*").from(name_in_file);
-    // GPT-2's linear layers are `Conv1D` in transformers, whose weights have our layout.
+    // Transpose only Llama's matrices: GPT-2's linear layers are `Conv1D` in transformers, whose weights have
+    // the same layout as gradloom's.
     let load = if matches!(model, AnyModel::Llama(_)) { load.torch() } else { load };
     session.load_with(weights, &load).map(drop)
 }

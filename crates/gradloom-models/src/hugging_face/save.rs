@@ -56,7 +56,8 @@ pub fn save(session: &Session<AnyModel>, path: impl AsRef<Path>, saving: &Saving
     std::fs::create_dir_all(path).map_err(|error| failed(path, &error))?;
     session.materialize()?;
     let model = session.model();
-    // GPT-2's linear layers are `Conv1D` in transformers, whose weights have our layout.
+    // Transpose only Llama's matrices: GPT-2's linear layers are `Conv1D` in transformers, whose weights have
+    // the same layout as gradloom's.
     let is_llama = matches!(model, AnyModel::Llama(_));
     let mut parameters = Vec::new();
     model.visit(&mut Visitor::new(&mut |name, param| {

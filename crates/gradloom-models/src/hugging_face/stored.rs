@@ -84,8 +84,8 @@ fn stored_in(model: &AnyModel) -> Option<Stored> {
     stored
 }
 
-/// Sets the parameters of a session to the tensors of such a folder. They are copied unchanged if the session
-/// keeps them in the same format, and decoded to floats otherwise.
+/// Sets the parameters of a session to the tensors of a folder with matrices in the format `stored`. They are
+/// copied unchanged if the session keeps them in the same format, and decoded to floats otherwise.
 ///
 /// # Errors
 /// Returns an error if the tensors do not match the model, or the session keeps them in another

@@ -72,8 +72,8 @@ impl PagedKeyValues {
         let end = self.sizes.context.min(blocks * self.block_size) as i32;
         let positions = new + column(batch.starts);
         let is_text = positions.lt(column(batch.lengths));
-        // Padding may exceed the end and is clamped; a text that exceeds it gets an index that is out of
-        // range.
+        // Clamp padding, which may exceed the end. A text that exceeds it gets an invalid index below, by
+        // which the step fails.
         let positions = is_text.select(positions, positions.minimum(end - 1));
         let [in_row, in_block] = self.split(positions);
         let in_table = in_row + iota(DType::I32, [rows, 1], 0) * blocks as i32;

@@ -18,8 +18,8 @@ pub struct BatchShape {
 /// Inputs of a step over a batch in addition to the new tokens, in the form that
 /// [`PagedBatch`](crate::kv::PagedBatch) takes. All are row-major i32.
 ///
-/// Padding, which consists of tokens after a row's new ones and of rows without a sequence, which have length
-/// 0, is not written. The step's output for it is meaningless.
+/// Tokens after a row's new ones, and rows without a sequence, which have length 0, are padding. Padding is
+/// not written to the pools, and the step's output for it is meaningless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// Blocks of each sequence, padded with [`BlockId::PADDING`], `[rows, blocks]`.

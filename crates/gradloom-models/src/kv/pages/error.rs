@@ -40,7 +40,7 @@ pub enum PagesError {
         /// Id as given.
         sequence: SequenceId,
     },
-    /// The sequence has less reserved space than tokens are committed or computed.
+    /// The reserved space of the sequence is too small for the tokens to commit or to compute.
     #[error("{sequence} has room for {room} more tokens, not for {tokens}")]
     NoRoom {
         /// Id of the sequence.

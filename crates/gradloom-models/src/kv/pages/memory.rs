@@ -1,6 +1,7 @@
 //! Sequences of blocks: operations that begin, grow, fork, shrink and end them.
 //!
-//! In: tokens. Out: tables, and blocks to copy. Invariant: the invariants of the parent module.
+//! In: tokens. Out: tables, and blocks to copy. Invariant: every operation preserves the invariants of the
+//! parent module.
 
 use super::blocks::Blocks;
 use super::sequence::Sequence;
@@ -167,8 +168,8 @@ impl Pages {
         Ok(())
     }
 
-    /// Begins another sequence with the same tokens and the same blocks. Reserved space stays with the first
-    /// one.
+    /// Begins another sequence with the same tokens and the same blocks. Reserved space stays with the
+    /// original sequence.
     ///
     /// # Errors
     /// Returns an error if the sequence is unknown.

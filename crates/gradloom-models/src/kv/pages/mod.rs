@@ -17,7 +17,7 @@
 //! 3. Call [`Pages::commit`] for each row once the step has succeeded. After a failed step, release the space
 //!    with [`Pages::truncate`].
 //!
-//! Always holds, even after a failed operation:
+//! Invariants, which hold even after a failed operation:
 //!
 //! - `free + cached + used = capacity`. A block is *used* if the table of a sequence lists it, *cached* if
 //!   only the tree does, and otherwise *free*. Block 0, which pads tables, is none of the three.

@@ -1,8 +1,9 @@
 //! The tree of prefixes, which maps a text to the blocks that contain its keys and values.
 //!
-//! In: full blocks with their tokens, and changes of which have users. Out: the block that continues a text
-//! with given tokens, and the block to evict. A node is one block. Tokens themselves are compared, not only
-//! their hashes. Looking up a path of n tokens takes O(n), an eviction O(log blocks).
+//! In: full blocks with their tokens, and the blocks that gain their first user or lose their last one. Out:
+//! the block that continues a text with given tokens, and the block to evict. A node is one block. Tokens
+//! themselves are compared, not only their hashes. Looking up a path of n tokens takes O(n), an eviction
+//! O(log blocks).
 //!
 //! Invariant: every user of a block uses all blocks on the path to it, and releases the end of the path
 //! first. A block without users was therefore released after all its descendants, so the one that was
@@ -81,7 +82,7 @@ impl Prefixes {
         true
     }
 
-    /// Removes a leaf from the tree, if it is there.
+    /// Removes a block from the tree, if it is there. The block must be a leaf.
     pub(super) fn remove(&mut self, block: BlockId) {
         if let Some(node) = self.nodes.remove(&block) {
             self.node(node.parent).children.remove(&node.tokens);

@@ -159,7 +159,7 @@ impl Device {
                 self.seen.failed += 1;
                 continue;
             }
-            // Some proposed tokens are rejected.
+            // Reject some of the new tokens, as speculative decoding does.
             let accepted =
                 if self.random.below(4) == 0 { self.random.below(new.len() + 1) } else { new.len() };
             let table = self.pages.table(id).unwrap().to_vec();

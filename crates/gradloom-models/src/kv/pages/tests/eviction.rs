@@ -31,7 +31,7 @@ impl Model {
         whole.take_while(|&end| self.known.contains_key(&prompt[..end])).last().unwrap_or(0)
     }
 
-    /// Evicts prefixes for `wanted` blocks. Returns `false` if there are too few.
+    /// Evicts prefixes for `wanted` blocks. Returns `false` if there are too few free and cached blocks.
     fn evict(&mut self, wanted: usize) -> bool {
         let Counts { free, cached, .. } = self.counts();
         if wanted > free + cached {
