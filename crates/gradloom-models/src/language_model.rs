@@ -42,8 +42,8 @@ pub trait LanguageModel: Module {
     /// Returns the logits of the next token, `[.., vocabulary]`, for hidden states `[.., width]`.
     fn logits(&self, hidden: Tensor) -> Tensor;
 
-    /// Returns the logits of the token after each position, `[batch, time, vocabulary]`, for i32 ids `[batch,
-    /// time]` of texts that begin at position 0. `time` is at most the context length.
+    /// Returns the logits of the token after each position, `[batch, time, vocabulary]`, for i32 ids
+    /// `[batch, time]` of texts that begin at position 0. `time` is at most the context length.
     #[track_caller]
     fn forward(&self, ids: Tensor) -> Tensor {
         let [_, time] = ids.dims();

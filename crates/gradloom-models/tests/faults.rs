@@ -82,7 +82,8 @@ fn step(train: &mut Train<Gpt2, 2>) -> Result<f32, Error> {
     train.step((&IDS, &TARGETS))?.loss()
 }
 
-/// A step with nonzero moments: the contents before and after it, and its loss.
+/// Result of a step without faults and with nonzero moments: the contents before and after it, and the bits
+/// of its loss.
 struct Undisturbed {
     before: Content,
     after: Content,
@@ -150,7 +151,7 @@ fn each_launch_of_a_training_step_can_fail() {
         assert_eq!(error.kind(), ErrorKind::Lost);
         assert!(train.store().is_lost());
         assert_eq!(train.attempted_steps(), 1);
-        // It stays lost until a checkpoint is loaded.
+        // The store remains lost until a checkpoint is loaded.
         for _ in 0..2 {
             assert_eq!(step(&mut train).unwrap_err().kind(), ErrorKind::Lost);
         }

@@ -412,7 +412,7 @@ fn an_index_names_files_below_it() {
         assert!(message.contains("is a link out of that of"), "{message}");
         std::os::unix::fs::symlink("sub/deeper", folder.path().join("in")).unwrap();
         open(&|_| "in/b.safetensors", &[]).unwrap();
-        // The Hugging Face Hub's downloads have such links.
+        // Allow links to other folders, which the Hugging Face Hub's downloads contain.
         let file = elsewhere.path().join("c.safetensors");
         std::os::unix::fs::symlink(file, folder.path().join("linked.safetensors")).unwrap();
         open(&|_| "linked.safetensors", &[]).unwrap();

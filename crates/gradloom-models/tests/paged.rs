@@ -164,8 +164,8 @@ fn a_text_beyond_its_table_fails_and_writes_nothing() {
     }
 }
 
-/// A step of few rows reads the vocabulary's weights in place; one of many rows uses the library, whose
-/// results have padded rows. Both plans are valid.
+/// A step of few rows reads the vocabulary's weights in place; one of many rows uses the vendor library,
+/// whose results have padded rows. Both plans are valid.
 #[test]
 fn steps_of_any_number_of_rows_have_a_plan_for_cuda() {
     let limits = Limits::cuda().with_library();

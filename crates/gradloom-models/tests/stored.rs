@@ -102,7 +102,7 @@ fn logits_are_those_of_the_rounded_weights() {
             let got = logits(&session, &ids);
             let difference = want.iter().zip(&got).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
             assert!(difference < 1e-4, "{stored:?}: {difference}");
-            // Token by token, products have a single row.
+            // Decode token by token too, so that products have a single row.
             let mut decoder = Decoder::new(&session, "text").unwrap();
             let last = ids.iter().map(|&id| decoder.feed(&[id]).unwrap()).last().unwrap();
             let want = &want[want.len() - 61..];

@@ -175,7 +175,7 @@ fn by_columns(bytes: &[u8], columns: usize, width: usize) -> Vec<u8> {
 /// Reorders the rows of each head: the even ones first, then the odd ones.
 fn halves(bytes: &[u8], rows: usize, heads: usize) -> Vec<u8> {
     let mut result = Vec::with_capacity(bytes.len());
-    // Return early for an empty matrix, because the number of rows may be 0.
+    // Return early for an empty matrix, for which the division or `chunks_exact` would panic.
     if bytes.is_empty() {
         return result;
     }

@@ -33,8 +33,8 @@ pub struct Gpt2 {
     checkpoint_blocks: bool,
 }
 
-/// A transformer block: attention, then an MLP, each preceded by a normalization and with a residual
-/// connection around both.
+/// A transformer block: normalization and attention, then normalization and an MLP, with a residual
+/// connection around each of the two pairs.
 #[derive(Debug, Module)]
 pub struct Block {
     /// Layer normalization before attention.

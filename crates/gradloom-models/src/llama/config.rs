@@ -160,7 +160,7 @@ impl LlamaConfig {
             ("the token embedding", self.vocabulary, self.width),
             ("the projection of queries", self.heads.saturating_mul(self.depth), self.width),
             ("the MLP", self.mlp_width, self.width),
-            // Positions are i32 too.
+            // Limit the context too, because positions are i32.
             ("the context", self.context, 1),
         ];
         for (what, rows, columns) in products {

@@ -36,8 +36,8 @@ pub struct Layers {
     pub norm: RmsNorm,
 }
 
-/// A transformer block: attention, then an MLP, each preceded by a normalization and with a residual
-/// connection around both.
+/// A transformer block: normalization and attention, then normalization and an MLP, with a residual
+/// connection around each of the two pairs.
 #[derive(Debug, Module)]
 pub struct Block {
     /// Normalization before attention.
@@ -114,8 +114,9 @@ impl Llama {
         &self.config
     }
 
-    /// Returns the mean cross-entropy in nats. `ids` is i32 `[batch, time]`; `targets` is either i32 `[batch,
-    /// time]` or rows of probabilities, f32 `[batch, time, vocabulary]`. See [`Tensor::cross_entropy`].
+    /// Returns the mean cross-entropy in nats. `ids` is i32 `[batch, time]`; `targets` is either i32
+    /// `[batch, time]` or rows of probabilities, f32 `[batch, time, vocabulary]`. See
+    /// [`Tensor::cross_entropy`].
     #[track_caller]
     pub fn loss(&self, ids: Tensor, targets: Tensor) -> Tensor {
         self.forward(ids).cross_entropy(targets)

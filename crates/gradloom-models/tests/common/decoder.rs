@@ -76,7 +76,7 @@ impl<'s, M: LanguageModel> Decoder<'s, M> {
             return Err(Error::new(ErrorKind::Feed, "no tokens, or more than there is room for"));
         }
         loop {
-            // Padded to a power of two if there is enough space.
+            // Pad to a power of two if there is enough space.
             let room = self.session.model().sizes().context - self.length();
             let next = tokens.len().next_power_of_two();
             let time = if next <= room { next } else { 1 << tokens.len().ilog2() };

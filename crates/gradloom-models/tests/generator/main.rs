@@ -54,7 +54,7 @@ fn a_crowd_of_requests_gets_what_each_gets_alone() {
     }
 }
 
-/// Like the previous test, but steps are queued before the tokens of the previous one are read.
+/// Checks that tokens are the same if steps are queued before the tokens of the previous one are read.
 #[test]
 fn a_crowd_that_is_queued_ahead_gets_the_same() {
     for (name, seed) in [("gpt2", 2), ("llama", 3), ("gpt2", 8), ("llama", 6)] {
@@ -63,8 +63,8 @@ fn a_crowd_that_is_queued_ahead_gets_the_same() {
     }
 }
 
-/// For a text of n tokens, all steps but the first are queued ahead, and none is queued for an unwanted
-/// token.
+/// Checks that all steps except the prompt's and the one after it are queued ahead, and none is queued for an
+/// unwanted token.
 #[test]
 fn steps_are_queued_ahead() {
     let session = session("gpt2", &Device::cpu());
@@ -74,7 +74,8 @@ fn steps_are_queued_ahead() {
     let id = generator.add(request.clone()).unwrap();
     let want = alone(&session, &request.prompt, 9, &request);
     assert_eq!(finish(&mut generator, &[id]), [(want.clone(), Some(Finish::Length))]);
-    // The prompt's step yields the first token, and the next one the second.
+    // The prompt's step yields the first of the 12 tokens, and the next step the second. The other 10 steps
+    // are queued ahead.
     assert_eq!((generator.totals().ahead, generator.totals().computed), (10, 9 + 11));
 
     // A token that ends the text is detected only after one more has been computed.
@@ -87,7 +88,7 @@ fn steps_are_queued_ahead() {
     assert_eq!(finish(&mut generator, &[id]), [(want, Some(Finish::Length))]);
     assert_eq!(generator.totals().computed, 2 * (9 + 11) + 9 + last as u64 + 1);
 
-    // The host counts tokens for penalties.
+    // With penalties, for which the host counts tokens, no step is queued ahead.
     let ahead = generator.totals().ahead;
     let sampling = Sampling { repetition: 1.3, ..greedy() };
     let penalised = Request { sampling, ..request };
@@ -197,7 +198,7 @@ fn log_probabilities_are_those_of_the_host() {
     let prompt = Numbers(7).tokens(6);
     let request = Request { logprobs: Some(3), sampling: greedy(), ..Request::new(prompt.clone(), 4) };
     let first = generator.add(request).unwrap();
-    // A concurrent request asks for more log-probabilities, and another one for none.
+    // A concurrent request needs more log-probabilities, and another one needs none.
     generator.add(Request { logprobs: Some(5), ..Request::new(prompt.clone(), 9) }).unwrap();
     generator.add(Request::new(prompt.clone(), 9)).unwrap();
     let mut decoder = Decoder::new(&session, "alone").unwrap();
@@ -275,7 +276,7 @@ fn a_failed_step_can_be_tried_again() {
                     Err(error) => {
                         failed += 1;
                         if error.kind() == ErrorKind::Lost {
-                            // Launches that update the pools in place were interrupted.
+                            // Restore the pools: launches that update them in place were interrupted.
                             restore(&session, &content);
                             generator.forget();
                         } else {
@@ -301,7 +302,8 @@ fn a_failed_step_can_be_tried_again() {
     }
 }
 
-/// The failed step may even have been queued ahead for a text that the previous step has ended.
+/// Checks that the events before a failed step are returned, even if the step was queued ahead for a text
+/// that the previous step has ended.
 #[test]
 fn what_came_before_a_failed_step_is_handed_out() {
     let (device, faults) = Device::cpu().with_faults();
@@ -349,14 +351,15 @@ fn what_came_before_a_failed_step_is_handed_out() {
 }
 
 /// Two texts end when the memory is full. The older one needs space for one more token, but must not preempt
-/// the younger one for a step ahead, which may never be needed.
+/// the younger one for a step queued ahead, which may never be needed.
 #[test]
 fn no_text_gives_its_blocks_for_a_step_ahead() {
     let session = session("gpt2", &Device::cpu());
     let options = GeneratorOptions { ahead: Some(true), ..options(5) };
     let mut generator = Generator::new(&session, options).unwrap();
     assert_eq!(generator.pages().capacity(), 4);
-    // Number of tokens in memory when the last one is chosen: two blocks of four.
+    // Index of the token that ends each text. The tokens before it and the prompt of three fill two blocks of
+    // four.
     let last = 5;
     let ends_there = |seed| {
         let sampling = Sampling { seed, ..Sampling::default() };

@@ -1,4 +1,4 @@
-//! Requests that no generator can fulfil are rejected with a message and have no effect.
+//! Requests that no generator can fulfill are rejected with a message and have no effect.
 
 use super::crowd::session;
 use super::{greedy, options};

@@ -43,7 +43,7 @@ fn a_text_is_not_forked_before_its_last_token_is_handed_out() {
     let (device, faults) = Device::cpu().with_faults();
     let mut refused = 0;
     for after in 0.. {
-        // A new model for each fault, because an interrupted launch can leave states lost.
+        // Use a new model for each fault, because an interrupted launch can leave states lost.
         let generator = GeneratorOptions { ahead: Some(true), ..options(30) };
         let generator = Generator::new(&model_of_bytes(&device), generator).unwrap();
         let mut texts = TextGenerator::new(generator, &Bytes);
@@ -78,7 +78,7 @@ fn stop_strings_end_texts_wherever_they_come_up() {
     let session = model_of_bytes(&Device::cpu());
     let generator = Generator::new(&session, options(100)).unwrap();
     let mut texts = TextGenerator::new(generator, &Bytes);
-    // Only ASCII, so that each token is a character.
+    // Allow only ASCII, so that each token is a character.
     let bias = (128..256).map(|token| (token, f64::NEG_INFINITY)).collect();
     let request =
         |seed| Request { sampling: Sampling { bias, seed, ..Sampling::default() }, ..Request::new([], 40) };
@@ -94,9 +94,9 @@ fn stop_strings_end_texts_wherever_they_come_up() {
             whole.0.find(&stop(20..21)).unwrap(),
             Finish::Stop(1),
         ),
-        // Completed by the last token, which ends the text anyway.
+        // The last token, which ends the text anyway, completes the stop string.
         (vec![stop(37..40)], 37, Finish::Stop(0)),
-        // Begins but is never completed.
+        // The text ends within the stop string.
         (vec![stop(38..40) + "x"], 40, Finish::Length),
     ];
     for (stops, length, finish) in cases {

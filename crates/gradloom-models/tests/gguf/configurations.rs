@@ -6,7 +6,7 @@ use gradloom_core::error::Result;
 use gradloom_models::gguf::{Architecture, Gguf, Layout, TensorType, TokenType, dequantize, quantize};
 use serde_json::{Value, json};
 
-/// Returns a GPT-2 without layers.
+/// Returns the metadata of a GPT-2 with one layer, without any tensors.
 pub(crate) fn gpt2() -> Builder {
     Builder::new()
         .string("general.architecture", "gpt2")

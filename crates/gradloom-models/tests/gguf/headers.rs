@@ -238,7 +238,7 @@ fn damage_is_named() {
     assert!(message.ends_with("arrays lie more than 8 deep in each other"), "{message}");
 }
 
-/// Unrealistic counts: no memory is reserved and no loop runs according to them.
+/// Checks that unrealistic counts neither reserve memory nor determine the length of a loop.
 #[test]
 fn counts_that_no_file_has() {
     for at in [8, 16] {
@@ -256,7 +256,7 @@ fn every_truncation_is_noticed() {
         .floats("a", &[3, 2], &[1.0; 6])
         .tensor("b", &[32], TensorType::Q8_0, &[1; 34])
         .build();
-    // The padding after the last tensor may be missing.
+    // Accept a file that is truncated within the padding after the last tensor.
     let end = bytes.len() - 30;
     for length in 0..bytes.len() {
         assert_eq!(Gguf::from_bytes(&bytes[..length]).is_ok(), length >= end, "{length} of {}", bytes.len());
@@ -291,7 +291,7 @@ fn values_end_where_the_next_begins() {
     assert_eq!(file.require::<Vec<Vec<&str>>>("k").unwrap(), [["x"]]);
 }
 
-/// For example a description in another encoding.
+/// Checks that a string in another encoding, such as a description, is read with replacement characters.
 #[test]
 fn a_text_that_is_not_utf_8_hinders_nothing() {
     let file = open(&Builder::new().entry("k", 8, &[3, 0, 0, 0, 0, 0, 0, 0, b'a', 255, b'b'])).unwrap();

@@ -44,7 +44,7 @@ fn configurations_are_those_of_hugging_face() {
 
     let (file, reference) = model("llama");
     let mut config = file.hugging_face_config().unwrap();
-    // transformers 5 combines the two.
+    // Compare the two rotary fields with `rope_parameters`, in which transformers 5 combines them.
     let mut rope = reference["config"]["rope_parameters"].clone();
     let fields = config.as_object_mut().unwrap();
     assert_eq!(fields.remove("rope_theta"), rope.as_object_mut().unwrap().remove("rope_theta"));

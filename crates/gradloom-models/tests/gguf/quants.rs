@@ -31,7 +31,7 @@ fn blocks_have_the_elements_that_python_reads() {
             let same = found.to_bits() == expected.to_bits() || (found.is_nan() && expected.is_nan());
             assert!(same, "{ty}, element {i}: {found:e} and not {expected:e}");
         }
-        // The test data contains extreme scales in both directions.
+        // Check that the test data contains extreme scales in both directions.
         assert!(expected.iter().any(|x| x.is_nan()) && expected.iter().any(|x| x.is_infinite()), "{ty}");
         assert!(expected.iter().filter(|x| x.is_finite() && **x != 0.0).count() > expected.len() / 4, "{ty}");
     }

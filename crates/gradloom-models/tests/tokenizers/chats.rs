@@ -26,7 +26,7 @@ fn texts_are_those_of_transformers() {
     }
 }
 
-/// Templates that cover all features used by published ones.
+/// Renders templates that cover all features used by published ones.
 #[test]
 fn texts_of_many_templates_are_those_of_transformers() {
     let file = json("templates.json");

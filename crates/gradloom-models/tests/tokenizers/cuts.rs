@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 fn base(name: &str) -> Value {
     let mut file: Value = serde_json::from_str(&open(name).to_json()).unwrap();
-    // The ids of added tokens must follow those of the merged tokens.
+    // Remove the added tokens, whose ids would have to follow those of the merged tokens.
     (file["added_tokens"], file["post_processor"]) = (json!([]), json!(null));
     file
 }

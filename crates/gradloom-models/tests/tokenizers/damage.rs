@@ -35,7 +35,7 @@ fn values_of_other_types_are_no_panic() {
     let mut refused = 0;
     for name in NAMES {
         let mut file: Value = serde_json::from_slice(&text(name)).unwrap();
-        // A few entries of the long lists suffice.
+        // Keep only a few entries of the long lists, which suffice.
         let vocabulary = file["model"]["vocab"].as_object_mut().unwrap();
         vocabulary.retain(|_, id| id.as_u64().unwrap() < 262);
         file["model"]["merges"].as_array_mut().unwrap().truncate(0);
@@ -55,7 +55,7 @@ fn values_of_other_types_are_no_panic() {
                 let mut changed = file.clone();
                 *changed.pointer_mut(place).unwrap() = other.clone();
                 match Bpe::from_json(changed.to_string().as_bytes(), "t.json") {
-                    // A tokenizer that loads can also be used.
+                    // Use every tokenizer that loads, which must not panic.
                     Ok(tokenizer) => {
                         let ids = tokenizer.encode(b"the </s> word").unwrap_or_default();
                         tokenizer.decode_all(&ids);
@@ -187,8 +187,8 @@ fn added_tokens_that_normalize_to_nothing_are_refused() {
     assert!(with_added(&[blanks(false)], strip).is_ok());
 }
 
-/// A token that absorbs the whitespace after it, and a whitespace token that absorbs the whitespace before
-/// it.
+/// The crate panics on a token that absorbs the whitespace after it, followed by a whitespace token that
+/// absorbs the whitespace before it.
 #[test]
 fn a_panic_of_the_crate_is_an_error() {
     let token = |content: &str, side: &str| {

@@ -20,7 +20,8 @@ fn write(folder: &Path, all: &Value, case: &Value) {
     std::fs::write(folder.join("config.json"), format!("{{\"model_type\": {}}}", case["model"])).unwrap();
 }
 
-/// Compares the ids, the vocabulary size, the roles, and the output of a template that prints them.
+/// Returns the differences in the ids, the vocabulary size, the roles, and the output of a template that
+/// prints the roles.
 fn differences(tokenizer: &Bpe, all: &Value, case: &Value) -> Vec<String> {
     let text = all["text"].as_str().unwrap();
     let ids = |special| serde_json::to_value(tokenizer.encode_with(text, special).unwrap()).unwrap();

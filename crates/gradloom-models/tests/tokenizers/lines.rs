@@ -97,7 +97,7 @@ fn text_that_is_written_token_by_token_is_that_of_all_tokens() {
             let ids = tokenizer.encode(line.as_bytes()).unwrap();
             let whole = String::from_utf8_lossy(&tokenizer.decode_all(&ids)).into_owned();
             assert_eq!(streamed(&tokenizer, &ids), whole, "{name}");
-            // Without every other token, many characters are incomplete.
+            // Omit every other token, so that many characters are incomplete.
             let half: Vec<i32> = ids.into_iter().step_by(2).collect();
             let whole = String::from_utf8_lossy(&tokenizer.decode_all(&half)).into_owned();
             assert_eq!(streamed(&tokenizer, &half), whole, "{name}");

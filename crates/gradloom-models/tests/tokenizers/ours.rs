@@ -151,7 +151,7 @@ fn a_saved_folder_has_the_roles_too() {
     }
 }
 
-/// Dropout, truncation and padding would change the text.
+/// Checks that dropout, truncation and padding, which would change the text, are ignored.
 #[test]
 fn what_changes_a_text_is_left_out() {
     let mut file = json("llama3/tokenizer.json");

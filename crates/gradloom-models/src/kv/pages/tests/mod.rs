@@ -26,7 +26,8 @@ fn pages(capacity: usize, block_size: usize) -> Pages {
     Pages::new(capacity + 1, block_size).unwrap()
 }
 
-/// Begins a sequence and computes its whole prompt. It has reserved space to the end of its last block.
+/// Begins a sequence and computes its whole prompt. The sequence has reserved space to the end of its last
+/// block.
 fn filled(pages: &mut Pages, prompt: &[i32]) -> Result<SequenceId, PagesError> {
     let Begun { sequence, cached } = pages.begin(prompt);
     if let Err(error) = append(pages, sequence, &prompt[cached..]) {
