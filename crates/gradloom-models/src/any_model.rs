@@ -109,7 +109,7 @@ impl AnyConfig {
     /// Checks that a model can be built from the configuration.
     ///
     /// # Errors
-    /// Returns the first error found.
+    /// Returns an error if the configuration is invalid.
     pub fn validate(&self) -> Result<(), AnyConfigError> {
         match self {
             Self::Gpt2(config) => config.validate()?,

@@ -14,8 +14,8 @@
 //! - [`kv`]: paged keys and values of many texts, so that each token is computed only once.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests read what they write"))]
-// Programs own GPU buffers, whose types are nested so deeply that rustdoc exceeds the default limit when it
-// checks whether programs are `Send`.
+// Raise the limit: programs own GPU buffers, whose types are nested so deeply that rustdoc exceeds the
+// default when it checks whether programs are `Send`.
 #![recursion_limit = "256"]
 
 // The derive macros refer to the facade crate; here the core crate takes its place.

@@ -89,7 +89,7 @@ fn choices_are_scored_as_each_alone() {
     ];
     let questions: Vec<Question> =
         items.iter().map(|item| Question::new(item, &Bytes, None, 96).unwrap()).collect();
-    // Score one choice per batch, two, and all.
+    // Score batches of one choice, of two, and of all.
     for tokens in [1, 64, 100_000] {
         let scores = score_choices(&session, &questions, tokens).unwrap();
         for (question, scores) in questions.iter().zip(&scores) {

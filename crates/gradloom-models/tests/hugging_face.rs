@@ -260,7 +260,7 @@ fn a_folder_without_its_files_is_refused() {
     assert!(message(place.path()).contains("it is no JSON object"));
     std::fs::copy(path("gpt2").join("config.json"), place.path().join("config.json")).unwrap();
     assert!(message(place.path()).contains("safetensors"), "{}", message(place.path()));
-    // A truncated file.
+    // Truncate the file with the tensors.
     let bytes = std::fs::read(path("gpt2").join("model.safetensors")).unwrap();
     std::fs::write(place.path().join("model.safetensors"), &bytes[..bytes.len() / 2]).unwrap();
     assert!(message(place.path()).contains("model.safetensors"));

@@ -101,7 +101,7 @@ fn training_steps_in_f16_have_valid_shaders() {
     };
     for (config, batch) in [(s, 8), (m, 4)] {
         let graph = step(&config, batch, Precision::F32);
-        // Three products (forward, and backward for both operands) for each of four linear layers and
+        // Expect three products (forward, and backward for both operands) for each of four linear layers and
         // attention per block, and for the logits.
         let plain = checked(&graph, Precision::F16);
         assert_eq!(plain.cooperative, 3 * (5 * config.layers + 1));

@@ -338,7 +338,7 @@ mod tests {
         }
         // 99,800 tokens can be chosen, each with probability 0.15: a standard deviation of 113. A tenth of
         // the chosen ones is 1,497, with a standard deviation of 37. A random token equals the mask or the
-        // original token with probability 2/1000.
+        // original token with probability 2/1000. The tolerances are more than four standard deviations.
         let chosen: usize = counts.iter().sum();
         assert!(chosen.abs_diff(14_970) < 500, "{chosen}");
         assert!(counts[0].abs_diff(11_976) < 500 && counts[2].abs_diff(1_497) < 160, "{counts:?}");

@@ -78,11 +78,11 @@ impl SpeculationError {
 
 /// Decides which of the `drafted` tokens to accept.
 ///
-/// `draft` has the distribution that each was drawn from; `target` has those of the target model at the same
-/// positions, and one more for the position after the last token. `accept` and `correct` return a random
-/// number in 0..1 for a position. The numbers must be independent of each other and of those that the draft
-/// was drawn with; [`Draw::Accept`](super::Draw::Accept) and [`Draw::Correction`](super::Draw::Correction)
-/// are meant for them.
+/// `draft` contains the distribution from which each token was drawn. `target` contains the distributions of
+/// the target model at the same positions, and one more for the position after the last token. `accept` and
+/// `correct` return a random number in 0..1 for a position. The numbers must be independent of each other and
+/// of those with which the draft was drawn; [`Draw::Accept`](super::Draw::Accept) and
+/// [`Draw::Correction`](super::Draw::Correction) are meant for them.
 ///
 /// Token x is accepted with probability min(1, target(x) / draft(x)). The first rejected token is replaced by
 /// a draw from max(0, target - draft), and the drafted tokens after it are discarded. If all are accepted,

@@ -53,7 +53,7 @@ mod tests {
                         assert!(span.length <= context && span.scored <= span.length, "{span:?}");
                         let last = span.start + span.length;
                         scored.extend(span.first_scored()..=last);
-                        // The context is as long as the stride allows.
+                        // Check that the context is as long as the stride allows.
                         let before = span.first_scored() - span.start;
                         assert!(span.start == 0 || before > context - stride, "{span:?}");
                     }

@@ -434,7 +434,7 @@ impl Generator {
             if self.texts[&id].sequence.is_some() {
                 let has_room = self.place(New { id, count: 1, row }, &mut planned, behind.is_none());
                 if !has_room && behind.is_some() && self.youngest_after(id).is_some() {
-                    // The next step, which is not queued ahead, preempts the younger text.
+                    // Give up this step: the next one, which is not queued ahead, preempts the younger text.
                     planned.rows.clear();
                     break;
                 }

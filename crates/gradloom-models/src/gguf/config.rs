@@ -137,8 +137,8 @@ impl Gguf {
 
     fn rope_scaling(&self, theta: f64, head: usize) -> Result<Value> {
         let key = |name: &str| format!("llama.rope.scaling.{name}");
-        // Files from 2023 have the second key. Like llama.cpp, treat a factor without a type as linear
-        // scaling.
+        // Accept the second key, which files from 2023 have. Like llama.cpp, treat a factor without a type as
+        // linear scaling.
         let names = [key("factor"), "llama.rope.scale_linear".to_string()];
         let factor = names.iter().find(|name| self.metadata(name).is_some()).unwrap_or(&names[0]);
         let kind = match self.get::<&str>(&key("type"))? {

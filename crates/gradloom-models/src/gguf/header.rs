@@ -137,7 +137,8 @@ fn no_gguf(bytes: &[u8], file: &str) -> Error {
     let kind = FileKind::of(&bytes[..bytes.len().min(BEGINNING as usize)]);
     let message = match kind {
         FileKind::Empty => "the file is empty".to_string(),
-        // `FileKind::Gguf` includes files that begin with these letters in reverse order.
+        // Treat `FileKind::Gguf` like an unknown kind: it includes files that begin with the letters in
+        // reverse order.
         FileKind::Gguf | FileKind::Other => "the file is no GGUF file: it does not begin with `GGUF`".into(),
         kind => format!("the file is {kind}, and no GGUF file"),
     };

@@ -188,7 +188,7 @@ impl Gpt2Config {
     /// Checks that a model can be built from the configuration.
     ///
     /// # Errors
-    /// Returns the first error found.
+    /// Returns an error if the configuration is invalid.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let sizes = [
             ("vocabulary", self.vocabulary),

@@ -114,7 +114,7 @@ impl LlamaConfig {
     /// Checks that a model can be built from the configuration.
     ///
     /// # Errors
-    /// Returns the first error found.
+    /// Returns an error if the configuration is invalid.
     pub fn validate(&self) -> Result<(), LlamaConfigError> {
         let sizes = [
             ("vocabulary", self.vocabulary),

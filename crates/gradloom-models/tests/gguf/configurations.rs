@@ -258,7 +258,7 @@ fn vocabularies_that_do_not_fit_together() {
     assert!(vocabulary(numbers(&[1, 6])).is_ok());
     let undefined = vocabulary(numbers(&[0, 7])).unwrap().types;
     assert_eq!(undefined, [TokenType::Undefined; 2], "llama.cpp reads them as none");
-    // An id outside the vocabulary, such as -1 or its bit pattern, means none.
+    // An id outside the vocabulary, such as -1 or its bit pattern, is treated as absent.
     for (id, found) in [(1u32, Some(1)), (2, None), (u32::MAX, None)] {
         for ty in [4, 5] {
             let builder = tokens().entry("tokenizer.ggml.padding_token_id", ty, &id.to_le_bytes());

@@ -99,7 +99,7 @@ impl TokenShards {
     /// Appends the tokens `start..start + count` to `into`.
     ///
     /// # Errors
-    /// Returns an error if one of them is not in the vocabulary.
+    /// Returns an error if a token in the range is not in the vocabulary.
     ///
     /// # Panics
     /// Panics if the range is out of bounds.

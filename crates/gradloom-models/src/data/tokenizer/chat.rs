@@ -60,7 +60,7 @@ impl Bpe {
         let mut variables = vec![
             ("messages", Value::from(Serde(messages))),
             ("add_generation_prompt", Value::from(add_generation_prompt)),
-            // Define these variables as none, because templates compare them with it.
+            // Define these variables as none, which templates test for.
             ("tools", Value::from(())),
             ("documents", Value::from(())),
         ];

@@ -162,8 +162,8 @@ impl Cuts {
         // empty.
         let least = 1 + usize::from(self.prepends());
         while end >= least {
-            // Examine at least `4 * reach` positions, so that the cost of the context around a part, which
-            // has twice that length, remains linear.
+            // Examine at least `4 * reach` positions per part: the context of a part has twice that length,
+            // and the total cost must remain linear.
             let begin = least.max((end + 1).saturating_sub(PART.max(4 * self.reach)));
             let mut part =
                 Part { text, begin, end, plain: None, image: None, normalized: None, vocabulary: None };

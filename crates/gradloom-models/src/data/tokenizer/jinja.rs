@@ -244,7 +244,7 @@ fn escapes(text: &str) -> Result<String, String> {
             'a' => out.push_str("\\u0007"),
             'v' => out.push_str("\\u000b"),
             '/' => out.push_str("\\\\/"),
-            // The string continues on the next line; the newline is added after it to keep line numbers.
+            // Join the string with its next line, and add the newline after the string to keep line numbers.
             '\n' => lines += 1,
             // Keep the backslash and spell out the character's escape: Jinja replaces non-ASCII characters by
             // escapes before it decodes the string.

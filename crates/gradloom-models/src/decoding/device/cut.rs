@@ -104,7 +104,7 @@ impl Tokens {
             }
         };
         let enough = all * p;
-        // At p = 1, keep every token, which rounding could otherwise prevent.
+        // At p = 1, keep every token, because rounding could exclude some.
         let everything = p.ge(1.0);
         let distance =
             greatest(BITS, p, |distance| mass(self.distances.lt(distance)).lt(enough).logical_or(everything));

@@ -205,14 +205,14 @@ fn batches_are_ragged() {
     let ahead = [Some((b, 1..3)), Some((a, 1..2))];
     let ahead = pages.batch_ahead(&ahead, BatchShape { time: 2, ..shape }).unwrap();
     assert_eq!(ahead, Batch { starts: vec![1, 4, 0], ..batch });
-    // A row may be empty.
+    // An empty row has a table of padding blocks.
     let ahead = pages.batch_ahead(&[None, Some((a, 1..2))], shape).unwrap();
     let tables = vec![0, 0, 0, 1, 2, 3, 0, 0, 0];
     assert_eq!(ahead, Batch { tables, starts: vec![0, 4, 0], lengths: vec![0, 5, 0] });
     // Blocks of reserved space that the step does not use are not listed.
     let batch = pages.batch(&[(a, 1)], BatchShape { rows: 1, time: 1, blocks: 2 }).unwrap();
     assert_eq!((batch.tables, batch.lengths), (vec![1, 2], vec![4]));
-    // Without new tokens no space is needed, and a batch may be empty.
+    // A row without new tokens needs no space, and an empty batch is valid.
     let batch = pages.batch(&[(a, 0)], BatchShape { rows: 1, time: 0, blocks: 2 }).unwrap();
     assert_eq!((batch.starts, batch.lengths), (vec![3], vec![3]));
     let none = Batch { tables: vec![], starts: vec![], lengths: vec![] };

@@ -136,7 +136,7 @@ impl Device {
             if self.reserve(id, new.len(), &mut copies) {
                 chosen.push((id, new));
             }
-            // Sequences may also fork between the reservations of a step.
+            // Fork sequences between the reservations of a step too.
             if self.random.below(8) == 0 && self.live.len() < 6 && self.live.contains_key(&id) {
                 let fork = self.pages.fork(id).unwrap();
                 self.live.insert(fork, self.live[&id].clone());
