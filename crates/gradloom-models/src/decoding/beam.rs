@@ -10,11 +10,11 @@
 pub enum EarlyStopping {
     /// Ends once there are as many hypotheses as beams (`early_stopping=True`).
     Full,
-    /// Like [`EarlyStopping::Full`], but only once the best running sequence, if it ended now, would score no
-    /// better than any hypothesis (`early_stopping=False`).
+    /// Ends once there are as many hypotheses as beams and the best running sequence, if it ended now, would
+    /// score no better than any of them (`early_stopping=False`).
     #[default]
     Hopeless,
-    /// Like [`EarlyStopping::Hopeless`], but only once this holds for every length up to the maximum
+    /// Ends once the condition of [`EarlyStopping::Hopeless`] holds for every length up to the maximum
     /// (`early_stopping="never"`).
     Never,
 }

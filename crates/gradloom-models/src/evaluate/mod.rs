@@ -1,8 +1,8 @@
 //! Evaluation of language models: perplexity of a text, and multiple-choice questions.
 //!
 //! In: a session with a [`LanguageModel`](crate::language_model::LanguageModel), and tokens. Out:
-//! log-probabilities in nats, and metrics computed from them. Invariant: every token is scored once, given
-//! only tokens before it; sums over tokens are in f64.
+//! log-probabilities in nats, and metrics computed from them. Invariant: every token except the first of a
+//! text is scored once, given only tokens before it; sums over tokens are in f64.
 
 mod choices;
 mod items;

@@ -30,7 +30,7 @@ impl Question {
     /// As in lm-evaluation-harness, context and choice are encoded as one text; whitespace at the end of the
     /// context and tokens that span the boundary belong to the choice.
     ///
-    /// If the context is empty and there is no `beginning`, the end-of-text token takes its place.
+    /// If the context is empty and there is no `beginning`, the end-of-text token is used in its place.
     ///
     /// # Errors
     /// Returns an error if the tokenizer cannot encode a text, if nothing precedes a choice, or if a text has

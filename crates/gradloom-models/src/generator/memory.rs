@@ -96,8 +96,8 @@ impl Memory {
         self.session.is_gpu()
     }
 
-    /// Begins a sequence. If `shares` is set, it contains the longest cached prefix of `tokens`; otherwise it
-    /// is empty and private.
+    /// Begins a sequence. If `shares` is set, the sequence contains the longest cached prefix of `tokens`;
+    /// otherwise, the sequence is empty and private.
     pub(super) fn begin(&mut self, tokens: &[i32], shares: bool) -> SequenceId {
         if shares { self.pages.begin(tokens).sequence } else { self.pages.begin_private() }
     }
@@ -160,8 +160,8 @@ impl Memory {
         outcome
     }
 
-    /// Runs the copies that reservations returned, in order. On failure, the sequences that they belong to
-    /// must end.
+    /// Runs the copies that reservations returned, in order. On failure, the sequences to which the copies
+    /// belong must end.
     pub(super) fn run_copies(&mut self, copies: &[BlockCopy]) -> Result<()> {
         if copies.is_empty() {
             return Ok(());

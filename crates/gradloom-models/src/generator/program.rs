@@ -59,7 +59,8 @@ pub(super) trait Programs: Send {
 
     fn is_gpu(&self) -> bool;
 
-    /// Adds the states to the session's store, so that its contents do not depend on what is generated.
+    /// Adds the states to the session's store, so that the store's contents do not depend on what is
+    /// generated.
     fn declare(&self, pool: &PagedKeyValues, last: &[LastTokens]) -> Result<()>;
 
     /// Compiles the program that copies blocks of a pool.

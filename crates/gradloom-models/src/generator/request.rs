@@ -22,7 +22,7 @@ pub struct Request {
     /// cache.
     pub shares: bool,
     /// True if the text may exceed the model's context. The last half of the context is then recomputed at
-    /// positions from 0, and earlier tokens are discarded. If false, the text ends there; see
+    /// positions from 0, and earlier tokens are discarded. If false, the text ends with the context; see
     /// [`Finish::Context`].
     pub rolls: bool,
 }

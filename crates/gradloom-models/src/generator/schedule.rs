@@ -152,7 +152,7 @@ impl Generator {
         Self::over(Box::new(session.clone()), options)
     }
 
-    /// Creates a generator for any type of model, so that its code is compiled once.
+    /// Creates a generator for any type of model, so that the generator's code is compiled once.
     fn over(session: Box<dyn Programs>, options: GeneratorOptions) -> Result<Self> {
         let all = session.sizes().vocabulary;
         let vocabulary = options.vocabulary.unwrap_or(all);
@@ -220,7 +220,7 @@ impl Generator {
         Ok(self.take(Text { forgotten, ..Text::new(forked, tokens, past, sequence) }))
     }
 
-    /// Cancels a request. It produces no further events.
+    /// Cancels a request, which then produces no further events.
     ///
     /// # Errors
     /// Returns an error if the request is unknown, for instance because it has finished.

@@ -53,7 +53,7 @@ pub(super) struct RowUnderWay {
 
 impl UnderWay {
     /// Returns `true` if a step over `texts` texts can read the tokens of this one. Tokens are stored per
-    /// number of rows, so that of both steps must be the same.
+    /// number of rows, which must be the same for both steps.
     pub(super) fn precedes(&self, texts: usize) -> bool {
         self.rows.len() == texts.next_power_of_two()
     }

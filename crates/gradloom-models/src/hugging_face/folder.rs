@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 /// Maximum size of a `config.json` in bytes.
 const LARGEST: u64 = 16 << 20;
 
-/// A model in the format of transformers: its configuration, and its memory-mapped tensors. It may also come
-/// from a GGUF file.
+/// A model in the format of transformers, or in a GGUF file: its configuration, and its tensors, which are
+/// memory-mapped in the former case.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -70,7 +70,7 @@ impl Folder {
     /// Reads the configuration of a folder, as JSON and as a model configuration.
     ///
     /// # Errors
-    /// Returns an error if it is missing, cannot be read, or specifies an unsupported feature.
+    /// Returns an error if the configuration is missing, cannot be read, or specifies an unsupported feature.
     pub fn configuration(path: impl AsRef<Path>) -> Result<(Value, AnyConfig)> {
         let path = path.as_ref();
         let file = path.join("config.json");

@@ -36,7 +36,7 @@ const SAMPLES: usize = 64;
 const SAMPLE: usize = 4096;
 
 impl TokenShards {
-    /// Opens the files, concatenated in this order.
+    /// Opens the files, concatenated in the order of `paths`.
     ///
     /// # Errors
     /// Returns an error if a file cannot be read, contains no tokens, or has a size that does not match its

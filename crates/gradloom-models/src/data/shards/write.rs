@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 /// A writer of the tokens of one part of the data, `train` or `val`, to a folder.
 ///
-/// The files are llm.c's `tokens_train_000001.bin` and so on, or nanoGPT's `train.bin`. Nothing marks them as
-/// incomplete before [`ShardWriter::finish`], so write them to a temporary folder and rename it afterwards.
+/// The files are llm.c's `tokens_train_000001.bin` and so on, or nanoGPT's `train.bin`. They are incomplete
+/// until [`ShardWriter::finish`] returns, so write them to a temporary folder and rename it afterwards.
 #[derive(Debug)]
 pub struct ShardWriter {
     folder: PathBuf,

@@ -37,7 +37,7 @@ impl Beside {
     /// Reads the additional files in a folder.
     ///
     /// # Errors
-    /// Returns an error if one of them cannot be read or is malformed.
+    /// Returns an error if a file cannot be read or is malformed.
     pub(super) fn of_folder(folder: &Path) -> Result<Self, TokenizerError> {
         let object = |name: &str| -> Result<Option<Map<String, Value>>, TokenizerError> {
             let path = folder.join(name);
@@ -95,8 +95,8 @@ impl Beside {
         Roles::of_config(self.config)
     }
 
-    /// Completes a tokenizer made from `vocab.json` and `merges.txt`: it is a GPT-2 tokenizer, and only the
-    /// configuration specifies the tokens that surround a text.
+    /// Completes a tokenizer made from `vocab.json` and `merges.txt`, and returns the roles. The tokenizer is
+    /// one of GPT-2, and only the configuration specifies the tokens that surround a text.
     pub(super) fn complete_two(mut self, file: &mut Value) -> Roles {
         self.is_gpt2 = true;
         let config = self.config.clone();

@@ -283,7 +283,8 @@ impl Tokenizer for Bpe {
         self.pieces.len()
     }
 
-    /// Encodes bytes that are not valid UTF-8 as single-byte tokens if the vocabulary is one of bytes.
+    /// Encodes bytes that are not valid UTF-8 as single-byte tokens if the vocabulary is one of bytes, and
+    /// returns an error otherwise.
     fn encode_piece(&self, piece: &[u8], mut start: Start, ids: &mut Vec<i32>) -> Result<(), TokenizerError> {
         let mut offset = 0;
         for chunk in piece.utf8_chunks() {

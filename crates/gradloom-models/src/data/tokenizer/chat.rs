@@ -29,7 +29,7 @@ impl Message {
 impl Bpe {
     /// Returns the text of the messages.
     ///
-    /// With `add_generation_prompt` it ends where the answer begins. Encode it with
+    /// With `add_generation_prompt`, the text ends where the answer begins. Encode it with
     /// [`SpecialTokens::Found`](super::SpecialTokens::Found), because the template has already inserted all
     /// special tokens.
     ///

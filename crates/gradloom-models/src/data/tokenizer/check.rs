@@ -23,7 +23,7 @@ const MOST_STEPS: usize = 256;
 /// Validates a tokenizer.json.
 ///
 /// # Errors
-/// Returns an error if it is malformed or unsupported.
+/// Returns an error if the file is malformed or unsupported.
 pub(super) fn check(file: &Value, name: &str) -> Result<Spelling, TokenizerError> {
     let unsupported = |what: String| TokenizerError::Unsupported { name: name.to_string(), what };
     let malformed = |reason: String| TokenizerError::Malformed { name: name.to_string(), reason };
@@ -93,7 +93,7 @@ fn growth(normalizer: &Value) -> f64 {
 /// Checks the ids that the post-processor adds to a text.
 ///
 /// # Errors
-/// Returns an error with its position in the file if an id is not below `tokens`.
+/// Returns an error with the location of the id in the file if an id is not below `tokens`.
 pub(super) fn check_processor(processor: &Value, tokens: usize, place: &str) -> Result<(), String> {
     let known = |id: &Value, place: String| match id.as_u64() {
         Some(id) if id < tokens as u64 => Ok(()),

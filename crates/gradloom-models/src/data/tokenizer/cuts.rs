@@ -90,7 +90,7 @@ enum Words {
         prefix: bool,
         words: Option<Pattern>,
     },
-    /// Replaces spaces by `sign`, and prepends one to the text unless `never` is set.
+    /// Replaces spaces by `sign`, and prepends `sign` to the text unless `never` is set.
     Sign {
         sign: char,
         never: bool,

@@ -4,8 +4,8 @@
 //! preserved; text, comments and raw blocks are unchanged except that line endings become `\n`.
 //!
 //! minijinja supports neither the `generation` block, an extension with which transformers marks the
-//! assistant's output, nor `%` formatting. The rewritten `generation` is a `with` block, as its variables are
-//! local too, and `a % b` becomes a filter of `a`.
+//! assistant's output, nor `%` formatting. `generation` is rewritten as a `with` block, whose variables are
+//! local too, and `a % b` as a filter of `a`.
 
 /// Name of the filter that implements `%`.
 pub(super) const PERCENT: &str = "__percent__";

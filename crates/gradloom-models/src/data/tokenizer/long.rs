@@ -33,7 +33,7 @@ impl<R: Read> LongText<R> {
         Self::with_sizes(from, BLOCK, LONGEST)
     }
 
-    /// Creates a text that continues another one, split as by [`LongText::cut`].
+    /// Creates a text that continues another one, like the second part of a text split at [`LongText::cut`].
     pub fn within(from: R) -> Self {
         Self { start: Start::Within, ..Self::new(from) }
     }

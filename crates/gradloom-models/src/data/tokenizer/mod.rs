@@ -61,12 +61,12 @@ pub trait Tokenizer: Send + Sync {
         false
     }
 
-    /// Returns the token that separates documents and follows the last one, if there is one.
+    /// Returns the token that separates documents and ends the last one, or `None` if the tokenizer has none.
     fn end_of_text(&self) -> Option<i32> {
         None
     }
 
-    /// Returns the token that the tokenizer adds at the beginning of a text, if any.
+    /// Returns the token that the tokenizer adds at the beginning of a text, or `None` if it adds none.
     fn beginning(&self) -> Option<i32> {
         None
     }

@@ -34,8 +34,8 @@ pub(super) struct Cut {
     pub(super) min_p: Option<Tensor>,
 }
 
-/// Threshold of each row, as tensors `[rows, 1]`. Tokens below the distance are kept, and the first `room`
-/// ones at it.
+/// Threshold of each row, as tensors `[rows, 1]`. All tokens at smaller distances are kept, and the first
+/// `room` tokens at this distance.
 #[derive(Clone, Copy)]
 struct Bound {
     /// Distance of the threshold, i32.

@@ -83,8 +83,8 @@ impl Pages {
         self.add(Sequence { tokens: Vec::new(), table: Vec::new(), room: 0, shares: false })
     }
 
-    /// Reserves space for at least `tokens` tokens after the committed ones, regardless of the space already
-    /// reserved.
+    /// Ensures that space for at least `tokens` tokens after the committed ones is reserved. Space reserved
+    /// earlier counts.
     ///
     /// If the sequence needs its own copy of a block that others read, the copy is returned and must be run
     /// before anything else is written to the pools. If the copy fails on the device, retry it, or drop the

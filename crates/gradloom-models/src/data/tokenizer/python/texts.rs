@@ -125,7 +125,7 @@ fn string(text: impl Iterator<Item = char> + Clone, ascii: bool, out: &mut Strin
 }
 
 /// Returns `true` if Python prints a character without an escape. Rust's rule is the same except at the start
-/// of a string, so another character is put before it.
+/// of a string, so the character is tested after an `a`.
 fn is_printable(c: char) -> bool {
     !String::from_iter(['a', c]).escape_debug().any(|c| c == '\\')
 }
