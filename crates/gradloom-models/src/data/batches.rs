@@ -43,8 +43,8 @@ impl Batches {
             let counter = [step as u32, (step >> 32) as u32, row as u32, DOMAIN];
             let [low, high, ..] = philox4x32(counter, [self.seed as u32, (self.seed >> 32) as u32]);
             let word = u64::from(high) << 32 | u64::from(low);
-            // The high half of the product of a random 64-bit word and n is uniform on 0..n, up to a bias of
-            // n / 2^64.
+            // Take the high half of the product of a random 64-bit word and n, which is uniform on 0..n up to
+            // a bias of n / 2^64.
             ((u128::from(word) * places as u128) >> 64) as usize
         });
         windows(tokens, self.context, starts)

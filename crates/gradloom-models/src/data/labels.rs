@@ -253,8 +253,8 @@ impl MaskedTokens {
             } else if below(kind, 0.8) {
                 (self.mask, id)
             } else if below(kind, 0.9) {
-                // The high half of the product of a random 32-bit word and n is uniform on 0..n, up to a bias
-                // of n / 2^32.
+                // Take the high half of the product of a random 32-bit word and n, which is uniform on 0..n
+                // up to a bias of n / 2^32.
                 (((u64::from(token) * self.vocabulary as u64) >> 32) as i32, id)
             } else {
                 (id, id)

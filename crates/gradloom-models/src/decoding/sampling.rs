@@ -257,7 +257,8 @@ mod tests {
             bias: [(1, -3.0), (3, 1.0), (4, f64::NEG_INFINITY)].into(),
             ..Sampling::default()
         };
-        // 0: 4 / 2. 1: (2 - 3) * 2 - 2 * 0.25 - 0.5. 2: 1 / 2 - 0.25 - 0.5. 3: 0 + 1. 4: excluded.
+        // The adjusted logits of tokens 0 to 3 are 4 / 2, (2 - 3) * 2 - 2 * 0.25 - 0.5, 1 / 2 - 0.25 - 0.5
+        // and 0 + 1. Token 4 is excluded.
         let adjusted = [2.0f64, -3.0, -0.25, 1.0];
         let total: f64 = adjusted.iter().map(|x| (x / 2.0).exp()).sum();
         let mut want: Vec<f64> = adjusted.iter().map(|x| (x / 2.0).exp() / total).collect();

@@ -258,7 +258,7 @@ pub(super) fn refusal(message: impl Into<String>, help: impl Into<String>) -> Er
     Error::new(ErrorKind::Feed, message).help(help)
 }
 
-/// Converts a paging error into an error of the library.
+/// Converts a paging error to an [`Error`] with the same message and remedy.
 pub(super) fn refused(error: PagesError) -> Error {
     refusal(error.to_string(), error.remedy())
 }

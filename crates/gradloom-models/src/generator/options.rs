@@ -34,7 +34,7 @@ impl GeneratorOptions {
     /// Returns options with blocks of 16 tokens, sufficient for `texts` texts of `tokens` tokens each,
     /// including prompts, without any common prefix.
     ///
-    /// There is one extra block per text, because forked texts copy one.
+    /// There is one extra block per text, because a forked text copies its last block.
     pub fn holding(texts: usize, tokens: usize) -> Self {
         let (block_size, name) = (16, "pages".to_string());
         let blocks = texts.saturating_mul(tokens.div_ceil(block_size) + 1).saturating_add(1);

@@ -92,8 +92,8 @@ impl<'t> TextGenerator<'t> {
         Self { generator, tokenizer, streams: BTreeMap::new() }
     }
 
-    /// Adds a request with the given prompt, encoded by [`Tokenizer::prompt`], in place of the prompt of
-    /// `request`. Otherwise like [`TextGenerator::add_encoded`].
+    /// Adds a request like [`TextGenerator::add_encoded`], but with the given prompt, encoded by
+    /// [`Tokenizer::prompt`], in place of the prompt of `request`.
     ///
     /// # Errors
     /// Returns an error if the text cannot be encoded, and in the same cases as [`Generator::add`].

@@ -41,7 +41,8 @@ const GPT2: [(&str, &str, Layout); 3] = [
     ("output.weight", "lm_head.weight", Same),
 ];
 
-/// Tensors of GPT-2's layers: names without `.weight` and `.bias`, and the layout of the weight.
+/// Tensors of GPT-2's layers: GGUF name and Hugging Face name, both without `.weight` and `.bias`, and the
+/// layout of the weight.
 const GPT2_PARTS: [(&str, &str, Layout); 6] = [
     ("attn_norm", "ln_1", Same),
     ("attn_qkv", "attn.c_attn", Transposed),

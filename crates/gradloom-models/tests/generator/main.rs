@@ -255,7 +255,8 @@ fn a_failed_step_can_be_tried_again() {
     ];
     for (fault, ahead, stride, least) in cases {
         let mut failed = 0;
-        // The memory holds two of the texts. One forks inside a block, so a copy can fail.
+        // Limit the memory to two of the texts, so that others have to wait, and fork one inside a block, so
+        // that a copy can fail.
         for after in (0..).step_by(stride) {
             let name = format!("{fault:?}{after}.{ahead}");
             let options = GeneratorOptions { name, ahead: Some(ahead), ..options(14) };
