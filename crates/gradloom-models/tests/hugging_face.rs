@@ -283,8 +283,8 @@ fn parameters_are_counted_without_the_model() {
     }
 }
 
-/// Returns the tensors of a file except `without`, with renamed copies added (negated if the original's name
-/// begins with `-`), and with the given metadata.
+/// Returns the tensors of a file except `without`, with the given metadata. Each pair in `more` adds a copy
+/// under the first name of the tensor with the second name, negated if `-` precedes the second name.
 fn file_of(name: &str, without: &str, more: &[(&str, &str)], metadata: &[(&str, &str)]) -> Weights {
     use safetensors::tensor::{Dtype, TensorView};
     let folder = Folder::open(path(name)).unwrap();

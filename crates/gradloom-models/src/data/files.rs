@@ -156,7 +156,7 @@ impl Reader {
 
 /// Maximum size of a file in bytes. Its tokens take four times as much memory.
 const LARGEST: u64 = 64 << 30;
-/// Number of bytes that suffice to distinguish most binary files from text.
+/// Number of bytes read to detect binary files, which suffice for most of them.
 const BEGINNING: u64 = 1 << 16;
 
 /// Returns the contents of a file. Only the beginning is read if it contains a NUL byte, as a disk image's

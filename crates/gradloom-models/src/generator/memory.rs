@@ -180,8 +180,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Queues a step over rows whose space is reserved and whose copies have been run. A row may be empty.
-    /// The caller must commit the tokens once the step has succeeded.
+    /// Queues a step over rows whose space is reserved and whose copies have been run; an empty row is
+    /// `None`. The caller must commit the tokens once the step has succeeded.
     pub(super) fn queue(&mut self, rows: &[Option<NewTokens<'_>>], head: Head) -> Result<Step> {
         let time = rows.iter().flatten().map(|row| row.tokens.len()).max().unwrap_or(1);
         let form = Form::holding(rows.len(), time, head);

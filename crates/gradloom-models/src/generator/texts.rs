@@ -116,7 +116,7 @@ impl<'t> TextGenerator<'t> {
         Ok(id)
     }
 
-    /// Forks a request like [`Generator::fork`]. The stop strings are the same.
+    /// Forks a request like [`Generator::fork`]. The fork has the same stop strings.
     ///
     /// # Errors
     /// Returns an error in the same cases as [`Generator::fork`], or if the request has a pending event

@@ -6,7 +6,8 @@
 
 use std::fmt;
 
-/// Defines the enum and its table in one place: name = number: elements and bytes per block.
+/// Defines the enum and its table in one place. A line `name = number: elements, bytes;` contains the numbers
+/// of elements and bytes per block.
 macro_rules! types {
     ($($name:ident = $id:literal: $elements:literal, $bytes:literal;)*) => {
         /// An element type, with ggml's name and number. Elements are stored in blocks, which do not cross

@@ -45,7 +45,7 @@ pub struct Vocabulary {
 /// Type of a token, with llama.cpp's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenType {
-    /// Type that the file does not name; treated as normal text.
+    /// Undefined type, or one with an unknown number; treated as normal text.
     Undefined = 0,
     /// Piece of text.
     Normal = 1,

@@ -1,5 +1,5 @@
-//! Features that the `tokenizers` crate does not have: files of folders, lists in memory, special tokens, and
-//! training.
+//! Features that the `tokenizers` crate does not have: tokenizers in several files, lists in memory, special
+//! tokens, and training.
 
 use crate::lines::lines;
 use crate::{NAMES, data, json, open};

@@ -7,12 +7,12 @@
 //! Philox rounds would take more ops than the rest of the sampling, and than many models.
 //!
 //! Nothing is sorted. Top-k and top-p are thresholds on the distance from the largest logit, and the draw is
-//! a threshold on the id. Each is found by bisection, with one pass over the row per bit: for 50,257 tokens
-//! 30 passes for top-k, 30 for top-p, 16 for ties at the threshold and 16 for the draw. Fusion combines them
-//! into one to three launches in which one workgroup reads a row, which stays in its cache. They write a few
-//! numbers per row, two bools per token, and the logits if they are adjusted. Sorting as many elements takes
-//! 24 dispatches on a GPU, each of which reads and writes keys and indices in memory, followed by prefix
-//! sums, their search, and the mapping back to ids.
+//! a threshold on the id. Each threshold is found by bisection, with one pass over the row per bit: for
+//! 50,257 tokens, 30 passes for top-k, 30 for top-p, 16 for ties at the threshold and 16 for the draw. Fusion
+//! combines the passes into one to three launches in which one workgroup reads a row, which stays in its
+//! cache. The launches write a few numbers per row, two bools per token, and the logits if they are adjusted.
+//! Sorting as many elements takes 24 dispatches on a GPU, each of which reads and writes keys and indices in
+//! memory, followed by prefix sums, their search, and the mapping back to ids.
 
 mod cut;
 mod last;
