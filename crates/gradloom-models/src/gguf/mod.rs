@@ -71,7 +71,7 @@ impl Tensor<'_> {
     /// # Errors
     /// Returns an error if the element type is not supported.
     pub fn to_f32(&self) -> Result<Vec<f32>> {
-        // The bytes are whole blocks, so only the type can be the problem.
+        // The bytes are whole blocks, so only the type can cause an error.
         dequantize(self.ty, self.bytes)
             .map_err(|fault| unread(&format!("the tensor `{}`", self.name), fault.message()))
     }

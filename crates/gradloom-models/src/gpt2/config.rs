@@ -118,8 +118,8 @@ impl ConfigError {
         match self {
             ConfigError::Zero { field } => format!("set {field} to 1 or more"),
             ConfigError::HeadsDoNotDivideWidth { width, heads } => {
-                // Search from the width down if there are more heads, because no divisor of the width exceeds
-                // it.
+                // Search down from the number of heads, or from the width if that is smaller: no divisor of
+                // the width exceeds it.
                 let divisor = (1..=*heads.min(width)).rev().take(SEARCHED).find(|d| width % d == 0);
                 let divisor =
                     divisor.map(|divisor| format!("{divisor} head{}", if divisor == 1 { "" } else { "s" }));

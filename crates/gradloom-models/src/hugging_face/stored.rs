@@ -49,9 +49,8 @@ pub(super) fn stored_of(config: &Value, path: &str) -> Result<Option<Stored>> {
         .help("get the model in 16 or 32 bits, and keep it in fewer by `gradloom export`"))
 }
 
-/// Writes the model of a session with matrices of reduced precision, as set by
-/// [`store_matrices`](gradloom_core::nn::store_matrices), as a folder that [`Folder`](super::Folder) can
-/// read.
+/// Writes the model of a session to a folder that [`Folder`](super::Folder) can read. Its matrices must have
+/// reduced precision, which [`store_matrices`](gradloom_core::nn::store_matrices) sets.
 ///
 /// The folder is created if necessary, and existing files of a model are replaced. `extra` contains
 /// additional keys of the configuration.

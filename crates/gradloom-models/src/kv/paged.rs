@@ -116,8 +116,8 @@ impl PagedKeyValues {
         attend_to_new(pooled, [q, k, v])
     }
 
-    /// Copies block `from[i]` to block `to[i]` for each i; both are i32 `[n]`. The destinations must be
-    /// distinct, except that -1 copies nothing.
+    /// Copies block `from[i]` to block `to[i]` for each i; both are i32 `[n]`. A destination of -1 copies
+    /// nothing; all other destinations must be distinct.
     #[track_caller]
     pub fn copy_blocks(&self, from: Tensor, to: Tensor) {
         for state in self.layers.iter().flatten() {

@@ -107,7 +107,8 @@ fn texts_are_those_of_transformers_over_200_tokens() {
     }
 }
 
-/// A step examines only as many waiting texts as could start.
+/// Checks that the total number of examined texts is proportional to the number of requests: a step examines
+/// only a limited number of waiting texts.
 #[test]
 fn scheduling_takes_time_by_the_number_of_texts() {
     let session = crowd::session("gpt2", &Device::cpu());
@@ -144,7 +145,7 @@ fn what_prompts_have_in_common_is_computed_once() {
     assert_eq!(generator.totals().computed, 41 + 3 + 41, "a private text finds nothing");
 }
 
-/// No text has to wait or is preempted, and a search fits in memory too.
+/// Checks that no text has to wait or is preempted, and that a search fits in memory too.
 #[test]
 fn options_hold_what_they_are_made_for() {
     let session = session("gpt2", &Device::cpu());

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// A copy of a block's keys and values in all layers, to be run before anything else is written to the pools.
 ///
 /// Copies must be run in the order in which [`Pages::reserve`](super::Pages::reserve) returned them, because
-/// a later one may read a block that an earlier one wrote, or overwrite one that it read.
+/// a later copy may read a block that an earlier one wrote, or overwrite a block that an earlier one read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockCopy {
     /// Source block.
