@@ -64,7 +64,8 @@ pub enum DataError {
         /// Number of files found.
         files: usize,
     },
-    /// The data has too few tokens for one training window and one held-out window.
+    /// The data has too few tokens for a training window and a held-out window, or one of these parts has too
+    /// few for its window.
     #[error("the {part} has {tokens} tokens, but a context of {context} needs at least {needed}")]
     TooShort {
         /// Name of the part that is too short: the whole data, or one part of the split.

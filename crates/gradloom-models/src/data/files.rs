@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 /// empty and binary files are skipped and listed in the result; a file named directly must be text.
 ///
 /// # Errors
-/// Returns an error if a path does not exist, a file cannot be read, a file named directly is empty or
-/// binary, or a folder or pattern contains no text.
+/// Returns an error if a path does not exist, a pattern is malformed, a file cannot be read, a file named
+/// directly is empty or binary, or a folder or pattern contains no text.
 pub fn load<P: AsRef<str>>(paths: &[P]) -> Result<Text, DataError> {
     let mut reader = Reader {
         text: Text { bytes: Vec::new(), sources: Vec::new(), skipped: Vec::new() },
@@ -66,7 +66,8 @@ impl TextFile {
 /// Returns the files that [`load`] would examine for `paths`, without reading them.
 ///
 /// # Errors
-/// Returns an error if a path does not exist or a folder cannot be read.
+/// Returns an error if a path does not exist, a pattern is malformed or matches nothing, or a folder cannot
+/// be read.
 pub fn text_files<P: AsRef<str>>(paths: &[P]) -> Result<Vec<TextFile>, DataError> {
     let (mut files, mut seen) = (Vec::new(), HashSet::new());
     for given in paths {

@@ -195,8 +195,8 @@ impl Beams {
         self.ended
     }
 
-    /// Returns the most likely continuations in order. There are more than `beams`, so that enough of them
-    /// continue even if some end.
+    /// Returns the most likely continuations in order: more than `beams`, so that enough of them continue
+    /// even if some end.
     fn candidates(
         &self,
         log_probabilities: &[f32],

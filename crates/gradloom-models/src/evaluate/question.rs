@@ -34,7 +34,7 @@ impl Question {
     ///
     /// # Errors
     /// Returns an error if the tokenizer cannot encode a text, if nothing precedes a choice, or if a text has
-    /// more than `context + 1` tokens; the last one is not read.
+    /// more than `context + 1` tokens, of which the last is not read.
     pub fn new(
         item: &Item,
         tokenizer: &dyn Tokenizer,

@@ -168,7 +168,7 @@ impl Gguf {
         self.size_or(key, 0)
     }
 
-    /// Returns a size that defaults to `default` if the key is missing. It must not be 0.
+    /// Returns a size that defaults to `default` if the key is missing. The size must not be 0.
     fn size_or(&self, key: &str, default: usize) -> Result<usize> {
         match self.size_of_all(key)?.unwrap_or(default) {
             0 => Err(damaged(&self.name, format_args!("the metadata makes `{key}` 0"))),

@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 /// Maximum size of a `config.json` in bytes.
 const LARGEST: u64 = 16 << 20;
 
-/// A model in the format of transformers, or in a GGUF file: its configuration, and its tensors, which are
-/// memory-mapped in the former case.
+/// A model in the format of transformers: its configuration, and its memory-mapped tensors. The tensors of a
+/// GGUF file are converted in memory.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,

@@ -57,8 +57,8 @@ impl PagedKeyValues {
         self.layers.iter().flatten().for_each(|state| state.set(state.tensor()));
     }
 
-    /// Returns the hidden states of new tokens, `[rows, time, width]`, for i32 ids `[rows, time]`. Their keys
-    /// and values are added to the pool at the end of the step.
+    /// Returns the hidden states of new tokens, `[rows, time, width]`, for i32 ids `[rows, time]`. The keys
+    /// and values of these tokens are added to the pool at the end of the step.
     ///
     /// A row's new positions follow those in the pool. Tokens beyond the row's length are padding: their
     /// hidden states are meaningless, and they are not written. The step fails without writing anything if a

@@ -14,7 +14,8 @@ use std::f64::consts::TAU;
 pub struct Rotary {
     /// Base of the frequencies; usually 10,000 (Llama, Llama 2) or 500,000 (Llama 3).
     pub base: f64,
-    /// Scaling of the frequencies, by which a model can read longer texts than it was first trained on.
+    /// Scaling of the frequencies, which extends the context beyond the one that the model was first trained
+    /// with.
     #[serde(default, skip_serializing_if = "RotaryScaling::is_none")]
     pub scaling: RotaryScaling,
 }

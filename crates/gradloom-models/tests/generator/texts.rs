@@ -37,7 +37,8 @@ fn model_of_bytes(device: &Device) -> Session<Gpt2> {
     Session::new(Gpt2::new(&config).unwrap(), device, 3).unwrap()
 }
 
-/// A fork would miss the characters of the token whose event a failed step holds back.
+/// Checks that a text cannot be forked while a failed step holds back the event of its last token: the fork
+/// would miss the token's characters.
 #[test]
 fn a_text_is_not_forked_before_its_last_token_is_handed_out() {
     let (device, faults) = Device::cpu().with_faults();

@@ -10,8 +10,8 @@ const KINDS: [(i32, i32, usize); 2] = [(20_240_520, 1, 2), (20_240_801, 7, 4)];
 /// Format in which token files are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ShardFormat {
-    /// llm.c's format: a header followed by 16-bit tokens, or 32-bit tokens if the vocabulary exceeds 16
-    /// bits.
+    /// llm.c's format: a header followed by 16-bit tokens, or by 32-bit tokens for a vocabulary of more than
+    /// 2^16 tokens.
     #[default]
     LlmC,
     /// nanoGPT's format: 16-bit tokens without a header.

@@ -95,8 +95,8 @@ impl Beside {
         Roles::of_config(self.config)
     }
 
-    /// Completes a tokenizer made from `vocab.json` and `merges.txt`, and returns the roles. The tokenizer is
-    /// one of GPT-2, and only the configuration specifies the tokens that surround a text.
+    /// Completes a tokenizer made from `vocab.json` and `merges.txt`, which is a GPT-2 tokenizer, and returns
+    /// the roles. Only the configuration specifies the tokens that surround a text.
     pub(super) fn complete_two(mut self, file: &mut Value) -> Roles {
         self.is_gpt2 = true;
         let config = self.config.clone();

@@ -55,8 +55,8 @@ impl Bpe {
     /// Parses a tokenizer.json. Error messages refer to it as `name`.
     ///
     /// # Errors
-    /// Returns an error if the JSON is malformed, or is not a byte-pair encoding of bytes or with byte
-    /// fallback.
+    /// Returns an error if the JSON is malformed, or describes neither a byte-pair encoding of bytes nor one
+    /// with byte fallback.
     pub fn from_json(text: &[u8], name: &str) -> Result<Self, TokenizerError> {
         let malformed = |reason: String| TokenizerError::Malformed { name: name.to_string(), reason };
         let file = python_json::parse(text).map_err(malformed)?;

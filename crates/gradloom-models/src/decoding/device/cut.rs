@@ -21,7 +21,7 @@ const FAR: f64 = 32.0;
 const FARTHEST: f64 = ((1 << BITS) - 64) as f64;
 /// Number of units in the range; less than [`FARTHEST`] even after rounding.
 const UNITS: f64 = ((1 << BITS) - 512) as f64;
-/// Minimum range of a row's distances. 2^30 divided by it still fits in an f32.
+/// Minimum range of a row's distances, for which 2^30 divided by the range still fits in an f32.
 const LEAST_RANGE: f64 = 1e-20;
 
 /// Truncation settings of each row, as tensors `[rows, 1]`. Absent settings are not traced.

@@ -154,7 +154,7 @@ impl Pages {
     /// space. Use it for rejected tokens and after a failed step. Full blocks remain cached.
     ///
     /// # Errors
-    /// Returns an error if the sequence is shorter, or unknown.
+    /// Returns an error if the sequence has fewer than `length` tokens, or is unknown.
     pub fn truncate(&mut self, sequence: SequenceId, length: usize) -> Result<(), PagesError> {
         let this = known_mut(&mut self.sequences, sequence)?;
         if length > this.tokens.len() {
