@@ -168,7 +168,7 @@ pub trait FromValue<'a>: Sized {
     /// Returns a description of the expected type for messages, such as `a string`.
     fn wanted() -> String;
 
-    /// Returns the converted value if its type is compatible and it is in range.
+    /// Returns the converted value if its type is compatible and the value is in range.
     fn from_value(value: Value<'a>) -> Option<Self>;
 }
 

@@ -166,8 +166,8 @@ impl Beside {
         Roles::of_config(self.config)
     }
 
-    /// Rebuilds a tokenizer.json as a GPT-2 tokenizer. transformers keeps nothing but the vocabulary; here, a
-    /// pre-tokenizer other than `ByteLevel` is kept too, because the model was trained with it.
+    /// Rebuilds a tokenizer.json as a GPT-2 tokenizer. Unlike transformers, which keeps only the vocabulary,
+    /// this also keeps a pre-tokenizer other than `ByteLevel`, because the model was trained with it.
     fn rebuild(&mut self, file: &mut Value) {
         if file["pre_tokenizer"]["type"] == "ByteLevel" {
             file["pre_tokenizer"]["add_prefix_space"] = self.adds_a_space().into();

@@ -114,7 +114,8 @@ fn nodes(strings: &[Vec<u8>], steps: &mut usize) -> Vec<Node> {
 mod tests {
     use super::*;
 
-    /// Compares with a naive search, for all sets of up to three short strings in all short texts.
+    /// Compares with a naive search in all short texts, for every pair of short strings together with a third
+    /// one.
     #[test]
     fn the_earliest_string_is_found() {
         let mut words = vec![Vec::new()];
