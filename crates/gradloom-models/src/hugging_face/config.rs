@@ -12,7 +12,8 @@ use serde_json::{Map, Value, json};
 /// context. Keys that do not affect the computed values are ignored.
 ///
 /// # Errors
-/// Returns an error if a key is missing or has the wrong type, or specifies an unsupported feature.
+/// Returns an error if `config` is not an object, if a key is missing or has the wrong type, or if a key
+/// specifies an unsupported feature.
 pub fn from_json(config: &Value, path: &str) -> Result<AnyConfig> {
     let Some(map) = config.as_object() else {
         return Err(wrong(path, "it is no JSON object".into()));
