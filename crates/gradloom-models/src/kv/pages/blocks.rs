@@ -109,7 +109,8 @@ impl Blocks {
         }
     }
 
-    /// Returns `true` if the only user of a block may overwrite its end, because no cached text continues it.
+    /// Returns `true` if a block has a single user, which may overwrite the block's end because no cached
+    /// text continues it.
     pub(super) fn writable(&self, block: BlockId) -> bool {
         self.users[block.index()] == 1 && self.prefixes.continuations(block) == 0
     }
