@@ -12,7 +12,7 @@
 //!         assert_eq!(x.len(), 784 * y.len());
 //!     }
 //! }
-//! // On a thread of its own, two batches ahead.
+//! // Fetch two batches ahead on another thread.
 //! let fetched = prefetch(2, (0..3).map(move |_| {
 //!     let batch = batches.next_batch();
 //!     (gather(&images, 784, &batch), gather(&classes, 1, &batch))
@@ -180,7 +180,7 @@ where
     let (sender, receiver) = sync_channel(ahead.min(MOST_AHEAD));
     let fetcher = std::thread::spawn(move || {
         for item in items {
-            // The receiver was dropped.
+            // Stop fetching when the receiver is dropped.
             if sender.send(item).is_err() {
                 break;
             }
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn items_come_in_order_and_a_panic_comes_out() {
         assert_eq!(prefetch(2, 0..100).collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
-        // If the iterator is dropped early, its thread ends, too.
+        // Dropping the iterator early also ends its thread.
         assert_eq!(prefetch(1, 0..).next(), Some(0));
         let panics = prefetch(2, (0..5).map(|i| if i == 3 { panic!("no example {i}") } else { i }));
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| panics.count()));

@@ -1,7 +1,7 @@
 //! Trains and runs models: the store, programs, training sessions, files and profiles.
 //!
-//! In: graphs from `gradloom-core`, and a device, whose backend is in a separate crate. Out: steps. Always
-//! holds: a step that fails before its commit leaves parameters and states unchanged.
+//! In: graphs from `gradloom-core`, and a device, whose backend is in a separate crate. Out: steps.
+//! Invariant: a step that fails before its commit leaves parameters and states unchanged.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests read what they write"))]
 

@@ -1,7 +1,7 @@
 //! A compiled graph on a device, with a store.
 //!
-//! In: a graph after the passes. Out: a [`Program`] that takes inputs and scalars and returns outputs. Always
-//! holds: a run that fails before the commit changes no persistent state.
+//! In: a graph after the passes. Out: a [`Program`] that takes inputs and scalars and returns outputs.
+//! Invariant: a run that fails before the commit changes no persistent state.
 
 mod debug;
 mod evaluate;
@@ -126,7 +126,7 @@ impl Program {
             let plan = clock.stage("plan", || {
                 let limit = backend.memory_limit();
                 let plan = plan::plan(&graph, lowered.clone(), growth.layout(), limit)?;
-                // Kernels, graphs and tables also need memory of the device.
+                // Leave an eighth of the memory for kernels, graphs and tables.
                 let ample = limit.map(|limit| limit - limit / 8);
                 let plan = change(side_by_side(plan, &**backend, |wide| fits::check(wide, ample).is_ok()));
                 let plan = match backend.buffer_bytes() {
@@ -145,7 +145,7 @@ impl Program {
             growth.commit();
             Ok((plan, loaded))
         };
-        // A device that was lost meanwhile fails in the same way as one without memory.
+        // If the device was lost meanwhile, report that instead of the lack of memory that it causes.
         let (plan, loaded) = load(&mut clock).map_err(|error| backend.check().err().unwrap_or(error))?;
         let times = clock.times().to_vec();
         let stages = Arc::new(BackEnd { fused, lowered, plan: Arc::clone(&plan), times });
@@ -418,7 +418,7 @@ fn queue(
     stop: Stop<'_>,
     kept: &[(usize, Arc<Memory>)],
 ) -> Result<Box<dyn Pending>> {
-    // Done before the store is locked, because it may wait: others can read the store meanwhile.
+    // Wait for room before locking the store, so that others can read the store meanwhile.
     program.make_room(stop)?;
     let _turn = store.take_turn_unless(stop)?;
     if !commits {
@@ -457,7 +457,7 @@ fn run_now(
     if commits {
         stop.check()?;
         let mut content = store.write_lock();
-        // If a kernel panics or fails after this point, the store stays marked as lost.
+        // If a kernel panics or fails after this point, the store remains lost.
         content.begin_commit();
         program.commit().map_err(|error| lost().note(error.message().to_string()))?;
         content.end_commit();

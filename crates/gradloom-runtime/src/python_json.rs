@@ -76,7 +76,8 @@ fn depth(text: &str) -> usize {
     most
 }
 
-/// Converts the text to standard JSON: numbers that JSON lacks become strings, unpaired surrogates U+FFFD.
+/// Converts the text to standard JSON: numbers that JSON lacks become strings, and unpaired surrogates become
+/// U+FFFD.
 fn plain_json(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let (mut rest, mut is_string) = (text, false);

@@ -75,7 +75,7 @@ impl Store {
     }
 
     pub(crate) fn read_lock(&self) -> RwLockReadGuard<'_, Content> {
-        // A panic while the lock was held may have interrupted a commit; `lost` is then true.
+        // Ignore poisoning: if a panic interrupted a commit, `lost` is true.
         self.shared.content.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -94,8 +94,8 @@ impl Store {
     /// Returns an error if it is stopped.
     pub(crate) fn take_turn_unless(&self, stop: Stop<'_>) -> Result<MutexGuard<'_, ()>> {
         if stop.is_possible() {
-            // Waiting for a `Mutex` cannot be interrupted, so it is polled. The wait is for a step of another
-            // program, compared to which polling costs nothing.
+            // A wait for a `Mutex` cannot be interrupted, so it is polled. The cost of polling is negligible
+            // compared to the step of another program for which it waits.
             loop {
                 stop.check()?;
                 match self.shared.turn.try_lock() {
@@ -147,7 +147,7 @@ impl Store {
         self.read_lock().layout.bytes()
     }
 
-    /// Returns true if a commit was interrupted, so that some parameters may be updated and others not.
+    /// Returns `true` if a commit was interrupted, so that some parameters may be updated and others not.
     /// Programs refuse to run until [`Store::write_all`] restores every entry.
     pub fn is_lost(&self) -> bool {
         self.read_lock().lost
@@ -191,7 +191,7 @@ impl Store {
         into.iter_mut().try_for_each(|(entry, bytes)| content.segment(entry)?.read_into(entry, bytes))
     }
 
-    /// Returns the entries for which `wanted` returns true, with their elements.
+    /// Returns the entries for which `wanted` returns `true`, with their elements.
     pub(crate) fn read_where(
         &self,
         wanted: impl Fn(&StoreEntry) -> bool,
@@ -270,7 +270,8 @@ impl Store {
         self.reset_states_where(|name| name.starts_with(prefix)).map(|_| ())
     }
 
-    /// Resets the states whose names are `wanted` to their initial values, and returns their number.
+    /// Resets the states for whose names `wanted` returns `true` to their initial values, and returns their
+    /// number.
     pub(crate) fn reset_states_where(&self, wanted: impl Fn(&str) -> bool) -> Result<usize> {
         let _turn = self.take_turn();
         let mut content = self.write_lock();
@@ -456,7 +457,7 @@ impl Segment {
             match entry.init {
                 Some(init) => {
                     let one = element(entry.ty.dtype, init);
-                    // New memory is zero, which is the initial value of most states.
+                    // Skip zeros, the initial value of most states, because new memory is zero.
                     if one.iter().any(|&byte| byte != 0) {
                         segment.write_splat(entry, init)?;
                     }
@@ -500,7 +501,7 @@ impl Segment {
         self.memory.read(self.offset(entry), bytes)
     }
 
-    /// Sets every element to a number. Writes in pieces, so that no buffer of the entry's size is needed.
+    /// Sets every element to a number. Writes in chunks, so that no buffer of the entry's size is needed.
     /// Requires the same lock as [`Segment::write`].
     fn write_splat(&self, entry: &StoreEntry, value: Number) -> Result<()> {
         let bytes = counted(entry.ty.bytes());
@@ -579,7 +580,7 @@ pub(crate) fn element(dtype: DType, value: Number) -> Vec<u8> {
         DType::F16 | DType::BF16 => dtype.narrow_bits(value.as_f64() as f32).to_le_bytes().to_vec(),
         DType::Bool => vec![u8::from(value.as_f64() != 0.0)],
         DType::U8 => vec![value.as_f64() as u8],
-        // f64 cannot represent every i64.
+        // Convert integers directly, because f64 cannot represent every i64.
         DType::I64 => match value {
             Number::Int(value) => value.to_le_bytes().to_vec(),
             value => (value.as_f64() as i64).to_le_bytes().to_vec(),

@@ -7,12 +7,13 @@ use gradloom_core::plan::Plan;
 use gradloom_core::reference::Leaves;
 use gradloom_device::Device;
 
-/// Makes the device lost, as a driver crash does. Does nothing for devices that cannot be lost.
+/// Simulates the loss of the device, as by a driver crash. Has no effect on devices that cannot be lost.
 pub fn lose(device: &Device) {
     device.backend().lose();
 }
 
-/// Like [`Program::standalone`], but gives every value of a step separate bytes ([`Plan::without_sharing`]).
+/// Like [`Program::standalone`], but with separate bytes for every value of a step
+/// ([`Plan::without_sharing`]).
 ///
 /// # Errors
 /// Returns the same errors as [`Program::standalone`].

@@ -123,7 +123,7 @@ impl<M: Module> Session<M> {
         let mut alphas: BTreeMap<String, f64> =
             adapters.iter().map(|(weight, _)| (module(prefix, weight), alpha)).collect();
         for (key, value) in patterns {
-            // PEFT also allows a regular expression as the key.
+            // PEFT also allows regular expressions as keys; they are rejected here.
             match (alphas.get_mut(key), value.as_f64()) {
                 (Some(alpha), Some(value)) => *alpha = value,
                 _ => {
@@ -142,7 +142,10 @@ impl<M: Module> Session<M> {
         self.load_with(&weights, &load).map(drop)
     }
 
-    /// Returns the adapters, at least one, with the names of their weights.
+    /// Returns the adapters with the names of their weights.
+    ///
+    /// # Errors
+    /// Returns an error if the model has no adapter.
     fn adapters(&self) -> Result<Vec<(&str, &Adapter)>> {
         self.materialize()?;
         let all = self.params().iter();
@@ -159,7 +162,7 @@ impl<M: Module> Session<M> {
     }
 }
 
-/// Checks that the file's alpha is the model's: unlike the rank, it cannot be derived from shapes.
+/// Checks that the file's alpha equals the model's: unlike the rank, alpha cannot be derived from shapes.
 fn check_alpha(file: &str, weight: &str, alpha: f64, adapter: &Adapter) -> Result<()> {
     if alpha == adapter.alpha() {
         return Ok(());
@@ -200,7 +203,7 @@ fn in_peft(prefix: &str, name: &str) -> String {
     format!("base_model.model.{}.lora_{}.weight", module(prefix, weight), part.to_uppercase())
 }
 
-/// Returns the number as an integer if it is one, because PEFT declares alpha as an integer.
+/// Converts a number to JSON, as an integer if possible, because PEFT declares alpha as an integer.
 fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 1e15 { (value as i64).into() } else { value.into() }
 }

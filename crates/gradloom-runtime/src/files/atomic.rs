@@ -5,8 +5,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// Replaces a file by the output of `contents`. A reader, also after a crash or a power failure, sees either
-/// the old file or the new one.
+/// Replaces the contents of a file with the output of `contents`. Readers see either the old file or the new
+/// one, even after a crash or a power failure.
 ///
 /// The bytes are written to `NAME.partial` in the same folder (see [`regular_file::beside`]), which is
 /// flushed to the disk and renamed; then the folder is flushed. A partial file left by an interrupted write
@@ -34,7 +34,7 @@ fn write_synced(file: File, contents: impl FnOnce(&mut dyn Write) -> io::Result<
     file.sync_all()
 }
 
-/// Flushes the folder, which makes the rename durable. Windows has no such call, and journals renames.
+/// Flushes the folder, which makes the rename durable. Windows has no such call, but journals renames.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::ops::Deref;
 use std::path::Path;
 
-/// Contents of a file, mapped into memory, or bytes that replace a file.
+/// Contents of a file: either mapped into memory, or owned bytes.
 #[derive(Debug)]
 pub struct Bytes(Held);
 

@@ -9,16 +9,16 @@ use gradloom_core::optim::{Hyperparameters, Plateau, Schedule};
 use std::path::Path;
 
 // The npm package uses the same names in the header of its checkpoints: see `web/src/state.ts`.
-/// Prefix of the names of a trainer's entries. The trainer's name and a dot follow, if it has a name, then
-/// one of the names below.
+/// Prefix of the names of a trainer's notes. It is followed by the trainer's name and a dot, if the trainer
+/// has a name, and then by one of the names below.
 pub(super) const PREFIX: &str = "gradloom.";
-/// Version of this format.
+/// Name of the note with the version of the format.
 pub(super) const VERSION: &str = "state";
 const ATTEMPTED: &str = "attempted_steps";
 const SEED: &str = "seed";
-/// Constant learning rate that replaces the optimizer's schedule. If a schedule or a plateau replaces it
-/// instead, the note is the text `"scheduled"`. The npm package and earlier versions do not support the next
-/// notes; they then expect the caller to set the schedule again.
+/// Name of the note with the constant learning rate that replaces the optimizer's schedule. If a schedule or
+/// a plateau replaces it instead, the note is the text `"scheduled"`: the npm package and earlier versions do
+/// not support [`SCHEDULE`], [`RATE`] and [`PLATEAU`], and then expect the caller to set the schedule again.
 const LR: &str = "lr";
 /// Name of the note with the schedule that replaces the optimizer's schedule.
 const SCHEDULE: &str = "schedule";
@@ -147,7 +147,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         })
     }
 
-    /// Returns whether this name is reserved for notes of this trainer.
+    /// Returns `true` if this name is reserved for notes of this trainer.
     fn is_own(&self, key: &str) -> bool {
         key.strip_prefix(&self.prefix())
             .is_some_and(|key| !key.contains('.') || key.starts_with(NUMBER) || key.starts_with(RATE))
@@ -175,7 +175,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         let (attempted_steps, seed) = (whole(ATTEMPTED)?, whole(SEED)?);
         let found = |name: &str| entries.get(&format!("{prefix}{name}"));
         let lr = found(LR);
-        // A JSON object, or a JSON string in quotes.
+        // A schedule is noted as a JSON object or a quoted string, and a constant rate as a number.
         let is_scheduled = lr.is_some_and(|lr| lr.starts_with(['{', '"']));
         let mut rates = Rates::default();
         if lr.is_some() && !is_scheduled {

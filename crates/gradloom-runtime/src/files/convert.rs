@@ -45,7 +45,7 @@ pub(super) fn to_f32(dtype: Dtype, bytes: &[u8]) -> Option<Vec<f32>> {
     })
 }
 
-/// Returns whether the elements can be converted to another type with no loss except rounding: floats to
+/// Returns `true` if the elements can be converted to another type with no loss except rounding: floats to
 /// floats, or integers to an integer type that can represent all of them.
 pub(super) fn fits(from: Dtype, bytes: &[u8], to: DType) -> bool {
     match integers(from, bytes) {

@@ -79,7 +79,7 @@ pub struct Differences {
 }
 
 impl Differences {
-    /// Returns whether the file has exactly the wanted tensors.
+    /// Returns `true` if the file has exactly the wanted tensors.
     pub fn is_empty(&self) -> bool {
         self.missing.is_empty() && self.unknown.is_empty() && self.mismatched.is_empty()
     }

@@ -55,7 +55,7 @@ pub(super) fn parse(bytes: &[u8], size: u64, name: &str) -> Result<Metadata> {
     let Some(header) = rest.get(..length as usize) else {
         return Err(truncated(name, "it ends within its header"));
     };
-    // The crate's own reader would also add up sizes, with overflow.
+    // Parse only the JSON: the reader of the safetensors crate would also add up sizes, which can overflow.
     let metadata: Metadata = match serde_json::from_slice(header) {
         Ok(metadata) => metadata,
         Err(error) => return Err(malformed(name, reason(header, &error))),

@@ -1,7 +1,7 @@
 //! Detects the kind of a file from its first bytes.
 //!
-//! In: the beginning of a file. Out: its kind, a description for messages, and a way to convert it to
-//! tensors. Invariant: the file's name is not used.
+//! In: the beginning of a file. Out: its kind, a description for messages, and instructions for converting it
+//! to tensors. Invariant: the file's name is not used.
 
 use gradloom_device::regular_file;
 use std::fmt;
@@ -76,7 +76,7 @@ impl FileKind {
         if is_pickle(bytes) {
             return Self::Pickle;
         }
-        // `ir_version`, then the name of the program that exported the model.
+        // ONNX begins with `ir_version` and the name of the program that exported the model.
         if matches!(bytes, [8, 1..=32, 0x12, 1..=64, first, ..] if first.is_ascii_alphanumeric()) {
             return Self::Onnx;
         }
@@ -97,7 +97,7 @@ impl FileKind {
         Ok(Self::of(&beginning))
     }
 
-    /// Returns true if the first bytes determine the kind with certainty. A file of tokens or other numbers
+    /// Returns `true` if the first bytes determine the kind with certainty. A file of tokens or other numbers
     /// does not begin with them by chance.
     pub fn is_certain(self) -> bool {
         matches!(
@@ -115,7 +115,7 @@ impl FileKind {
         )
     }
 
-    /// Returns true if a file of this kind can be read as text.
+    /// Returns `true` if a file of this kind can be read as text.
     pub fn may_be_text(self) -> bool {
         matches!(self, Self::Empty | Self::LfsPointer | Self::Html | Self::Json | Self::Text | Self::Other)
     }
@@ -186,13 +186,13 @@ impl fmt::Display for FileKind {
 /// Magic numbers, with their offsets and kinds.
 const MAGIC: [(usize, &[u8], FileKind); 20] = [
     (0, b"GGUF", FileKind::Gguf),
-    // Big-endian.
+    // GGUF in big-endian byte order.
     (0, b"FUGG", FileKind::Gguf),
     (0, b"lmgg", FileKind::Ggml),
     (0, b"fmgg", FileKind::Ggml),
     (0, b"tjgg", FileKind::Ggml),
     (0, b"PK\x03\x04", FileKind::Zip),
-    // Empty archives.
+    // Empty zip archives.
     (0, b"PK\x05\x06", FileKind::Zip),
     // Protocol 2, then the magic number that `torch.save` wrote first.
     (0, b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19", FileKind::TorchPickle),
@@ -231,7 +231,7 @@ fn zip(bytes: &[u8]) -> FileKind {
         if name.ends_with(".npy") {
             return FileKind::Npz;
         }
-        // `archive/data.pkl` and similar names.
+        // PyTorch's files are in a folder of the archive: `archive/data.pkl`.
         let within = name.split_once('/').map_or("", |(_, within)| within);
         let of_torch = ["data.pkl", "constants.pkl", "byteorder", "version", ".format_version", ".data/"];
         if of_torch.iter().any(|part| within.starts_with(part)) {
@@ -275,8 +275,8 @@ fn text_kind(text: &str) -> FileKind {
     if !start.starts_with(['{', '[']) {
         return FileKind::Text;
     }
-    // Characters that can follow the bracket in JSON, but not in a table or a link that begins with a
-    // bracket.
+    // Test for characters that can follow the bracket in JSON, but not in a table or a link that begins with
+    // a bracket.
     let rest = start[1..].trim_start();
     let word = ["true", "false", "null"].iter().any(|word| rest.starts_with(word));
     let is_json = match start.as_bytes()[0] {

@@ -25,7 +25,7 @@ use std::path::Path;
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
 /// use gradloom::files::{Load, Source};
-/// // A checkpoint of PyTorch's, whose layers are called otherwise, without its head.
+/// // A PyTorch checkpoint that calls the encoder `backbone`; its head is not loaded.
 /// let load = Load::partial().only("encoder.*").torch().from(|name| name.replace("encoder", "backbone"));
 /// ```
 #[must_use]
@@ -112,8 +112,8 @@ impl<'f> Load<'f> {
         Self { adapters: true, ..self }
     }
 
-    /// Sets the function from a parameter's name to its location in the file, without the prefix: another
-    /// name, or a [`Source`].
+    /// Sets a function that maps each parameter's name to its location in the file: a tensor name or a
+    /// [`Source`]. [`Load::prefix`] is prepended to the returned name.
     pub fn from<S: Into<Source>>(self, source: impl Fn(&str) -> S + 'f) -> Self {
         Self { source: Some(Box::new(move |name| source(name).into())), ..self }
     }
@@ -169,8 +169,8 @@ impl<M: Module> Session<M> {
         self.load_with(&Weights::open(path)?, &Load::strict()).map(drop)
     }
 
-    /// Loads parameters and states of the model from files, all at the same time, with the options in `load`.
-    /// The state of a training run in the files is ignored.
+    /// Loads parameters and states of the model from `weights`, all or none of them, with the options in
+    /// `load`. The state of a training run in the files is ignored.
     ///
     /// # Errors
     /// Returns an error, and changes nothing, if the load is strict and a tensor is missing, superfluous, or
@@ -191,7 +191,7 @@ impl Base {
             let source = load.source_of(&entry.name, entry.transposed_in_torch);
             load.find(weights, &source.name).is_some()
         };
-        // A file of the base model has no adapters.
+        // If the file has no adapter, it is one of the base model: skip the model's adapters.
         if load.adapters {
             entries.retain(|entry| entry.of_adapter);
         } else if !entries.iter().any(|entry| entry.of_adapter && is_there(entry)) {
@@ -220,7 +220,7 @@ impl Base {
                 (_, shape) => shape.to_vec(),
             };
             let shape = as_there(&entry.ty.shape);
-            // Floats are encoded as blocks; a file of gradloom already has blocks.
+            // Floats are encoded as blocks when they are loaded; files of gradloom already contain blocks.
             let blocks = entry.blocks.filter(|(_, shape)| {
                 tensor.shape == as_there(shape) && fits(tensor.dtype, tensor.bytes, DType::F32)
             });
@@ -299,7 +299,8 @@ impl<'w> Chosen<'w> {
     }
 }
 
-/// Checks the layout noted in the file, because the shape of a square matrix does not reveal it.
+/// Checks that the layout noted in the file is the expected one, because the shape of a square matrix does
+/// not reveal it.
 fn check_layout(weights: &Weights, load: &Load<'_>) -> Result<()> {
     let entries = weights.entries();
     let written = entries.get(LAYOUT).map(String::as_str);

@@ -1,10 +1,10 @@
 //! Saves and loads tensors in safetensors files.
 //!
 //! In: files written by gradloom, PyTorch, or other programs; or named tensors and notes. Out: [`Weights`],
-//! from which a session loads tensors ([`Load`]), and files that any safetensors reader can open. Always
-//! holds: a file under its final name is complete, because it is written under another name, flushed to the
-//! disk, and renamed; the same contents are written as the same bytes; a file with an invalid structure is
-//! rejected when it is opened, as is a file of gradloom whose names, shapes, notes or data were changed.
+//! from which a session loads tensors ([`Load`]), and files that any safetensors reader can open. Invariant:
+//! a file under its final name is complete, because it is written under another name, flushed to the disk,
+//! and renamed; the same contents are written as the same bytes; a file with an invalid structure is rejected
+//! when it is opened, as is a file of gradloom whose names, shapes, notes or data were changed.
 //!
 //! The header's metadata in gradloom's files has one key, `gradloom`: a JSON object with `sha256`, the
 //! checksum, and `entries`, the writer's notes.

@@ -100,7 +100,7 @@ pub fn write(path: &Path, tensors: &[TensorBytes<'_>], entries: &Entries) -> Res
     for tensor in &tensors {
         checksum.tensor(tensor.name, safetensors_dtype(tensor.ty.dtype), &tensor.ty.shape, tensor.bytes);
     }
-    // A sorted map, whatever features of `serde_json` are enabled.
+    // Use a sorted map, so that the order does not depend on the enabled features of `serde_json`.
     let notes: BTreeMap<&str, serde_json::Value> =
         [("entries", serde_json::json!(entries)), ("sha256", checksum.finish().into())].into();
     write_in_order(path, &tensors, METADATA_KEY, &serde_json::json!(notes).to_string())

@@ -153,7 +153,7 @@ impl Weights {
             let opened = opened.map_err(|source| error::unreadable(&shard, &source))?;
             let (bytes, metadata) = header::map(&opened, &shard)?;
             weights.push(bytes, &metadata, |tensor| names.contains(tensor));
-            // Only the model determines whether these tensors are needed.
+            // A missing tensor is not yet an error, because only the model determines whether it is needed.
             let lost = names.into_iter().filter(|name| !weights.tensors.contains_key(name));
             let lost: Vec<_> = lost.map(|name| (name, shard.clone())).collect();
             weights.lost.extend(lost);
@@ -239,7 +239,7 @@ impl Weights {
         self.entries.as_ref().unwrap_or(&self.metadata)
     }
 
-    /// Returns whether gradloom wrote the file; its checksum was then verified.
+    /// Returns `true` if gradloom wrote the file. The checksum of such a file is verified when it is opened.
     pub fn is_verified(&self) -> bool {
         self.entries.is_some()
     }
@@ -380,8 +380,8 @@ fn index(bytes: &[u8]) -> std::result::Result<BTreeMap<PathBuf, BTreeSet<String>
     Ok(files)
 }
 
-/// Returns true if a link in the path leads out of the folder of the index. The file itself may be a link, as
-/// in downloads from the Hub.
+/// Returns `true` if a link in the path leads out of the folder of the index. The file itself may be a link,
+/// as in downloads from the Hub.
 fn leads_out(index: &Path, file: &Path) -> bool {
     let folder = |path: &Path| match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.canonicalize(),

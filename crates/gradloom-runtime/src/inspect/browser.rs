@@ -19,7 +19,7 @@ pub(super) fn write(page: &[u8]) -> Result<PathBuf> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
     let path = std::env::temp_dir().join(format!("gradloom-plan-{}-{now}.html", std::process::id()));
     let mut options = OpenOptions::new();
-    // Others may write to the folder: an existing file or link is not followed.
+    // Fail if the path exists, because other users may have created a file or link in this folder.
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
@@ -61,7 +61,7 @@ pub(super) fn show(command: Option<Command>, path: &Path) -> Result<()> {
             Err(error) => return Err(unshown(&error.to_string())),
         }
     }
-    // Waits for the process, so that it does not remain as a zombie.
+    // Wait for the process, so that it does not remain as a zombie.
     spawn(move || child.wait());
     Ok(())
 }

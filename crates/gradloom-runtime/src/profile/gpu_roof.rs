@@ -23,14 +23,15 @@ use std::sync::Arc;
 
 /// Number of runs of each kernel; the fastest one counts.
 const RUNS: usize = 12;
-/// Invocations per workgroup.
+/// Number of invocations per workgroup.
 const WORKGROUP: u32 = 256;
-/// Chains of dependent multiply-adds per invocation, and multiply-adds per chain.
+/// Number of chains of dependent multiply-adds per invocation.
 const CHAINS: u32 = 8;
+/// Number of multiply-adds per chain.
 const LENGTH: u32 = 1024;
-/// Elements of each array that a workgroup processes per iteration.
+/// Number of elements of each array that a workgroup processes per iteration.
 const TURN: u32 = 4 * WORKGROUP;
-/// Bytes of the three arrays together; the largest working set fits in no cache.
+/// Total size in bytes of the three arrays in each measurement; the largest working set fits in no cache.
 const WORKING_SETS: [u32; 3] = [3 << 20, 24 << 20, 384 << 20];
 /// Time in seconds that the large product would take at the rate of f32.
 const PRODUCT_SECONDS: f64 = 4e-3;
@@ -41,7 +42,7 @@ const PRODUCT_SECONDS: f64 = 4e-3;
 /// Returns an error if the device does not time kernels, has no memory for the arrays, or is lost.
 pub(super) fn measure(device: &Device) -> Result<Roofline> {
     let mut flops = 0.0f64;
-    // Grows until the largest device is fully used; a slow device stops earlier.
+    // Increase the number of workgroups until the largest device is fully used; a slow device stops earlier.
     for groups in [64, 1024, 16384] {
         let seconds = best(device, &chains(groups))?;
         let operations = groups as f64 * f64::from(WORKGROUP) * f64::from(2 * CHAINS * LENGTH);
@@ -58,7 +59,8 @@ pub(super) fn measure(device: &Device) -> Result<Roofline> {
         let seconds = match best(device, &triad(groups, repeats)) {
             Ok(seconds) => seconds,
             Err(error) if bandwidth.is_empty() => return Err(error),
-            // The device has too little memory, or its buffers are too small.
+            // Keep the smaller working sets if the device has too little memory, or too small buffers, for
+            // this one.
             Err(_) => break,
         };
         bandwidth.push((set.into(), f64::from(groups * TURN) * 12.0 * f64::from(repeats) / seconds));
@@ -91,7 +93,7 @@ fn product(device: &Device, flops: f64) -> Result<f64> {
     Ok(2.0 * (extent as f64).powi(3) / time(&mut program, |launch| is_product[launch])?)
 }
 
-/// Returns the minimum time in seconds of the launches for which `counts` returns true.
+/// Returns the minimum time in seconds of the launches for which `counts` returns `true`.
 fn time<R: Outputs>(program: &mut Infer<1, R>, counts: impl Fn(usize) -> bool) -> Result<f64> {
     program.set_profiling(true);
     let mut least = f64::INFINITY;
@@ -106,8 +108,8 @@ fn time<R: Outputs>(program: &mut Infer<1, R>, counts: impl Fn(usize) -> bool) -
     Err(Error::new(ErrorKind::Device, "the device does not tell the times of its kernels"))
 }
 
-/// Returns whether a kernel runs at the rate of products, in a precision in which that rate differs from the
-/// rate of other operations. In TF32, attention does not.
+/// Returns `true` if a kernel runs at the rate of products, in a precision in which that rate differs from
+/// the rate of other operations. In TF32, attention does not run at the rate of products.
 pub(super) fn multiplies(kernel: &Kernel, precision: Precision) -> bool {
     match kernel.name() {
         "dot" => true,

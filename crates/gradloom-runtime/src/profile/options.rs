@@ -3,8 +3,8 @@
 use super::roof::Roof;
 use gradloom_device::host::Roofline;
 
-/// Number of steps to profile, and the roofline to compare kernels with. A number converts to the options
-/// that time that number of steps.
+/// Number of steps to profile, and the roofline to compare kernels with. A `u64` converts to options that
+/// time that number of steps.
 ///
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
@@ -24,8 +24,7 @@ pub struct ProfileOptions {
 }
 
 impl ProfileOptions {
-    /// Creates options that time `steps` steps, after untimed warm-up steps: a tenth as many, but at least
-    /// one.
+    /// Creates options that time `steps` steps, after `steps / 10` untimed warm-up steps, but at least one.
     pub fn new(steps: u64) -> Self {
         Self { steps, warm_up: (steps / 10).max(1), name: None, roof: Roof::Kept }
     }

@@ -221,7 +221,7 @@ map                       2   12.0 us    60.0%      0.01       4.0 kB      0.7  
         assert_eq!(super::text(&profile(), 0), expected.split("\nlongest").next().unwrap());
     }
 
-    /// The CPU's limits do not apply to a GPU.
+    /// A roofline is unknown on a GPU without timestamps; the CPU's limits do not apply to it.
     #[test]
     fn without_a_roof_there_are_no_shares() {
         let mut profile = profile();

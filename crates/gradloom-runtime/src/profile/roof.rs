@@ -44,7 +44,7 @@ pub(super) fn of(roof: Roof, device: &Device) -> Option<Roofline> {
 }
 
 fn kept(file: Option<&Path>, device: &Device, remeasure: bool) -> Option<Roofline> {
-    // More threads than cores add no speed, but each costs memory and time to measure.
+    // Use at most one thread per core: more threads add no speed, but cost memory and time to measure.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = device.backend().threads().min(cores);
     let precision = device.precision().name();

@@ -213,11 +213,11 @@ impl DebugRun {
         Ok(tensor(self.graph.ty(self.graph.outputs[number].value).clone(), &elements))
     }
 
-    /// Replaces the elements of a value that owns bytes, whether or not it was in memory, to test their
+    /// Replaces the elements of a value that owns bytes, even if they are not in memory, to test their
     /// effect.
     ///
     /// # Errors
-    /// Returns an error if the value has no bytes, or if they are of another type.
+    /// Returns an error if the value has no bytes, or if `elements` has another type.
     pub fn write(&mut self, value: ValueId, elements: &HostTensor) -> Result<()> {
         let buffer = self.buffer(value)?;
         let ty = &self.seen_as(value, self.plan.buffers[buffer].ty.clone());

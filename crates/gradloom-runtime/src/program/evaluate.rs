@@ -15,8 +15,7 @@ use gradloom_device::outcome::Outcome;
 
 impl Program {
     /// Compiles a graph with a new store, for [`Program::evaluate`]. `leaves` returns the value of each
-    /// parameter, and of each state that does not start as its `init`. No passes are run: run them before if
-    /// necessary.
+    /// parameter, and of each state that does not start as its `init`. Runs no passes on the graph.
     ///
     /// # Errors
     /// Returns the same errors as [`Program::load`]. Also returns an error if a parameter has no value, or if
@@ -42,7 +41,7 @@ impl Program {
             stored.extend(given.map(|tensor| (name.to_string(), tensor.ty.clone(), bytes(&tensor))));
         }
         let store = Store::of(device);
-        // The elements are written below, bit by bit.
+        // Initial values are not needed, because the elements are written below, bit by bit.
         let nothing = |_: &str, _: &Type, _: &mut [f32]| Ok(());
         let program = Self::load_replanned(graph, device, &store, &nothing, change)?;
         if device.backend().is_resident() {

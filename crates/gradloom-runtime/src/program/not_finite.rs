@@ -29,7 +29,7 @@ impl Program {
     ) -> Result<Option<Error>> {
         let device = on.op_by_op()?;
         let store = Store::of(&device);
-        // The elements are written below, bit by bit.
+        // Initial values are not needed, because the elements are written below, bit by bit.
         let nothing = |_: &str, _: &Type, _: &mut [f32]| Ok(());
         let copy = Self::load(self.graph().clone(), &device, &store, nothing)?;
         let own = store.layout();
@@ -88,7 +88,7 @@ fn blame(run: &DebugRun, mut value: ValueId, kind: ErrorKind) -> Error {
     }
 }
 
-/// Returns whether all infinities of a value come from constants, which models use intentionally, as in
+/// Returns `true` if all infinities of a value come from constants, which models use intentionally, as in
 /// masks.
 fn is_asked_for(run: &DebugRun, value: ValueId) -> bool {
     let Some(op) = run.graph().defining_op(value) else { return false };

@@ -15,7 +15,7 @@ pub(super) fn select<L>(
     data: &[Data<'_>],
     make: impl FnOnce(Vec<Input>) -> Result<L>,
 ) -> Result<()> {
-    // The npm package compiles a program for each batch size itself.
+    // In the npm package, a session has one program; the package compiles one for each batch size itself.
     if cfg!(target_family = "wasm") {
         return Ok(());
     }

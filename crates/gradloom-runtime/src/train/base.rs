@@ -1,8 +1,8 @@
 //! The part of a session that does not depend on the type of its model.
 //!
-//! In: the parameters of a model, and a device. Out: a store with them, and programs that use it. Always
-//! holds: nothing here is generic over the model, so this code is compiled once, and not again in every crate
-//! that creates a session.
+//! In: the parameters of a model, and a device. Out: a store with them, and programs that use it. Invariant:
+//! nothing here is generic over the model, so this code is compiled once, and not again in every crate that
+//! creates a session.
 
 use super::summary::Summary;
 use crate::program::{Program, side_by_side};
@@ -31,7 +31,7 @@ pub(crate) struct Base {
     pub(super) seed: Arc<AtomicU64>,
     pub(super) device: Device,
     pub(crate) store: Store,
-    /// Initial values that are computed on demand: see [`Base::fill`].
+    /// State of the initial values that are computed on demand; see [`Base::fill`].
     #[cfg(feature = "web")]
     later: Arc<Later>,
     /// Names of the existing training programs.
@@ -85,7 +85,7 @@ impl Base {
     /// # Errors
     /// Returns an error if another training program has the name.
     pub(super) fn take_name(&self, name: &str) -> Result<Arc<str>> {
-        // In the npm package, each session has one training program.
+        // Names need not be unique in the npm package, where each session has one training program.
         if cfg!(target_family = "wasm") {
             return Ok(name.into());
         }
@@ -204,7 +204,8 @@ impl Base {
 
     /// Checks that every parameter in a trace existed in the model when the session was created.
     pub(super) fn check_knows(&self, traced: &Traced) -> Result<()> {
-        // Each trace of the npm package creates its parameters anew; the store finds them by name.
+        // Skip the check in the npm package, where each trace creates its parameters anew, and the store
+        // finds them by name.
         if cfg!(target_family = "wasm") {
             return Ok(());
         }
@@ -237,7 +238,7 @@ impl Base {
         if ty.dtype == gradloom_core::ir::DType::U8 {
             return Ok(());
         }
-        // Values given by the user are checked in any case.
+        // Defer the computation, except for values given by the user, which must be checked now.
         #[cfg(feature = "web")]
         if self.later.is_wanted.load(Ordering::Relaxed)
             && !matches!(used.param.init(), gradloom_core::nn::Init::Values(_))
@@ -264,7 +265,8 @@ impl Base {
 
     pub(super) fn reset_parameters(&self) -> Result<()> {
         let entries = self.store.entries();
-        // A WebAssembly module may not have the memory for all initial values at the same time.
+        // Compute the values of one parameter at a time, because a WebAssembly module may not have the memory
+        // for all of them.
         if cfg!(target_family = "wasm") {
             for entry in entries.iter().filter(|entry| entry.init.is_none()) {
                 let mut elements = zeroed(entry.ty.elements(), &"initial values")?;

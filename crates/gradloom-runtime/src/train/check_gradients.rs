@@ -135,7 +135,7 @@ fn run(graph: &Graph, values: &BTreeMap<String, HostTensor>) -> Result<gradloom_
     let leaf = |kind: &OpKind| match kind {
         OpKind::Input { name, .. } => values.get(&format!("input {name}")).cloned(),
         OpKind::Param { name, .. } | OpKind::State { name, .. } => values.get(name).cloned(),
-        // Keys of the random numbers.
+        // The scalars are the keys of the random numbers, which may have any value.
         OpKind::Scalar { dtype, .. } => Some(HostTensor::from_f64(Type::scalar(*dtype), [0.0])),
         _ => None,
     };

@@ -1,8 +1,8 @@
 //! Failures of steps that have not been reported yet.
 //!
-//! In: the failures in the results of steps, in any order: of the step itself, and of earlier steps that were
-//! not read. Out: errors, the first one first. Invariant: other steps report each error once; a step
-//! reports its own error whenever it is read, and an error that was first read there is not reported again.
+//! In: the failures reported with the result of a step, in any order: its own failure, and those of earlier
+//! steps that were not read. Out: errors, in the order of the steps. Invariant: other steps report each error
+//! at most once; a step reports its own error whenever it is read, after which no other step reports it.
 
 use super::step::Done;
 use gradloom_core::error::{Error, ErrorKind, Result};

@@ -24,7 +24,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Separates the random numbers of forward programs from those of training steps: the letters "infer".
+/// Number that separates the random numbers of forward programs from those of training steps: the letters
+/// "infer".
 const DOMAIN: u64 = 0x69_6e66_6572;
 
 /// Forward program with a store. It owns its data, so it can run on another thread during training. A run may
@@ -131,7 +132,7 @@ impl<const K: usize, R> Infer<K, R> {
     ///
     /// let session = Session::new(Linear::new(3, 2), &Device::cpu(), 7)?;
     /// let mut forward = session.infer([f32("x", [1, 3])], |layer, [x]| layer.forward(x))?;
-    /// // For each request, as it comes.
+    /// // Set a new token for each request.
     /// forward.set_cancel_token(CancelToken::with_timeout(Duration::from_secs(3600)));
     /// forward.run([&[0.0f32; 3]])?;
     /// # Ok::<(), gradloom_core::error::Error>(())
@@ -238,9 +239,9 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
     /// structure. Captured tensors are not read.
     ///
     /// On an asynchronous device, the run is queued and this function returns immediately; steps that are
-    /// queued with the tensors use the data that the run will write. A program that can trap, because it uses
-    /// data as indices, is waited for, so that no step uses the tensors of a run that trapped. A result that
-    /// is a view (transposed, broadcast) is copied through the host.
+    /// queued with the tensors use the data that the run will write. If the program can trap, because it uses
+    /// data as indices, this function waits for the run, so that no step uses the tensors of a run that
+    /// trapped. A result that is a view (transposed, broadcast) is copied through the host.
     ///
     /// ```
     /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
@@ -360,8 +361,8 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
     }
 }
 
-/// Returns whether an output is a tensor that the closure returned. The caller receives the memory of such an
-/// output.
+/// Returns `true` if an output is a tensor that the closure returned. The caller receives the memory of such
+/// an output.
 fn is_result(name: &str) -> bool {
     name.starts_with("result.")
 }

@@ -153,8 +153,8 @@ impl Step {
         }
     }
 
-    /// Returns whether parameters were updated. If the gradients of a scaled loss overflow
-    /// ([`Trainer::precision`](super::Trainer::precision)), they are not.
+    /// Returns `true` if parameters were updated. They are not updated if the gradients of a scaled loss
+    /// overflow ([`Trainer::precision`](super::Trainer::precision)).
     ///
     /// # Errors
     /// Returns the same errors as [`Step::result`].

@@ -68,7 +68,7 @@ impl StepProgram {
         let index = self.free_slot();
         let slot = Arc::get_mut(&mut self.slots[index]).expect("a free slot has no other owner");
         let mut values = slot.done.take().unwrap_or_default().values;
-        // Drops the pending run of the slot's last step, which can no longer be read.
+        // Drop the pending run of the slot's last step, which can no longer be read.
         slot.pending = Mutex::default();
         slot.step = step;
         let pending = self.program.submit(stop)?;

@@ -260,7 +260,8 @@ impl<M: Module, const N: usize> Trainer<M, N> {
     ///
     /// With [`Precision::F16`], the loss is multiplied by an adaptive scale before its gradient is taken, on
     /// every device. A step whose gradients overflow changes nothing but the scale
-    /// ([`Step::is_applied`](super::Step::is_applied) returns false), and is an error only if the scale is 1.
+    /// ([`Step::is_applied`](super::Step::is_applied) returns `false`), and is an error only if the scale is
+    /// 1.
     pub fn precision(mut self, precision: Precision) -> Self {
         self.precision = Some(precision);
         self

@@ -274,7 +274,7 @@ impl<M: Module, const N: usize> Train<M, N> {
 
     /// Updates the hyperparameters for the next step.
     fn update_numbers(&mut self) -> Result<()> {
-        // In place, so that a step does not allocate.
+        // Update the numbers in place, so that a step does not allocate.
         let mut numbers = std::mem::take(&mut self.numbers);
         let derived = self.derive(&mut numbers, None);
         self.numbers = numbers;

@@ -65,7 +65,7 @@ impl Verification {
 }
 
 impl Deviation {
-    /// Returns whether the error is within `tolerance`; false for NaN.
+    /// Returns `true` if the error is at most `tolerance`; `false` for NaN.
     fn is_within(&self, tolerance: f64) -> bool {
         self.error <= tolerance
     }

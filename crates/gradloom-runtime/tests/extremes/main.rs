@@ -66,7 +66,7 @@ fn caught<R>(text: &str, stage: &str, run: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Runs the stages for the CPU. Returns whether they result in a plan.
+/// Runs the stages for the CPU. Returns `true` if they result in a plan.
 fn stages(text: &str, graph: Graph, fusion: Fusion) -> bool {
     let graph = caught(text, "passes", || passes::run(graph).0);
     verify(&graph).unwrap_or_else(|error| panic!("after the passes: {error}\n{text}"));

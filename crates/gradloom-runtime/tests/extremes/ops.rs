@@ -185,8 +185,8 @@ fn leaf_cases(v: usize, w: usize) -> Vec<Case> {
     cases
 }
 
-/// Returns a graph of the op with inputs as operands, and with further ops on its results, so that there is
-/// something to fuse. Returns `None` if the op is rejected.
+/// Returns a graph of the op with inputs as operands, and with further ops on its results, which can be fused
+/// with it. Returns `None` if the op is rejected.
 fn graph_of((kind, operands): &Case) -> Option<Graph> {
     let mut graph = Graph::new();
     let mut inputs = Vec::new();
@@ -202,7 +202,7 @@ fn graph_of((kind, operands): &Case) -> Option<Graph> {
             graph.outputs.push(Output { name: format!("z{i}"), value });
         }
     }
-    // The same op twice in a row.
+    // Apply the op to its own result.
     if let ([x], [y]) = (&operands[..], &results[..])
         && x.shape.rank() == graph.ty(*y).shape.rank()
         && let Ok(again) = graph.add(kind.clone(), &[*y], None)
@@ -215,7 +215,7 @@ fn graph_of((kind, operands): &Case) -> Option<Graph> {
 fn check(cases: impl Fn(usize, usize) -> Vec<Case>) {
     let (mut counts, mut backward) = (Counts::default(), Counts::default());
     for (i, v) in EXTREMES.into_iter().enumerate() {
-        // Every second pair, to save time; each number is still paired with smaller and larger ones.
+        // Test every second pair, to save time; each number is still paired with smaller and larger ones.
         for w in EXTREMES.into_iter().skip(i % 2).step_by(2) {
             for case in cases(v, w) {
                 let Some(graph) = graph_of(&case) else {

@@ -24,7 +24,7 @@ fn text(layer: &Linear, f: impl FnOnce(Tensor) -> Tensor) -> Result<String> {
     let mut graph: Graph = traced.graph;
     graph.outputs.push(gradloom_core::ir::Output { name: "y".into(), value: traced.results[0] });
     gradloom_core::verify::verify(&graph).map_err(Error::from)?;
-    // Origins differ by line, and ops outside of all blocks are not printed.
+    // Compare the text without origins, which differ by line. Ops outside of all blocks are not printed.
     let (graph, _) = gradloom_core::passes::run(graph);
     Ok(graph
         .to_string()

@@ -7,7 +7,7 @@ use gradloom_runtime::{Device, Program};
 use gradloom_testing::Random;
 use gradloom_testing::worlds;
 
-/// One in this many of the exhaustive small programs runs here.
+/// Sampling interval: the test runs one of every `SHARE` small programs.
 const SHARE: u64 = 50;
 
 #[test]
