@@ -11,7 +11,7 @@ fn main() {
     }
     let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else { return };
     println!("cargo::rustc-env=GRADLOOM_COMMIT={commit}");
-    // A checkout changes HEAD; a commit changes its log.
+    // Run again after a checkout, which changes HEAD, and after a commit, which changes its log.
     for file in ["HEAD", "logs/HEAD"] {
         if let Some(path) = git(&["rev-parse", "--git-path", file]).filter(|path| Path::new(path).exists()) {
             println!("cargo::rerun-if-changed={path}");

@@ -135,7 +135,7 @@ fn check(program: &Program, devices: &[(&'static str, Device)], counts: &Counts)
     }
 }
 
-/// Compiles and runs a program on each device, the last one without optional passes. Returns true if
+/// Compiles and runs a program on each device, the last one without optional passes. Returns `true` if
 /// gradients were compared.
 fn run(program: &Program, devices: &[(&'static str, Device)]) -> Result<bool, String> {
     let expected = program.expected().map_err(|error| error.to_string())?;

@@ -79,7 +79,7 @@ pub(crate) fn run(command: fn() -> ExitCode) -> ExitCode {
     }
 }
 
-/// Returns true if the stack of the first thread is as large as the command requires.
+/// Returns `true` if the stack of the first thread is as large as the command requires.
 #[cfg(unix)]
 fn has_stack() -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -88,7 +88,7 @@ fn has_stack() -> bool {
     known && limit.rlim_cur >= STACK as libc::rlim_t
 }
 
-/// Returns true, since on other systems the executable sets the size of the stack.
+/// Returns `true`, since on other systems the executable sets the size of the stack.
 #[cfg(not(unix))]
 fn has_stack() -> bool {
     true

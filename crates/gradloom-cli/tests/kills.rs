@@ -105,7 +105,7 @@ fn two_models() -> Workspace {
 }
 
 /// Kills a command: in every third turn at a random moment, otherwise after it began to write to `partial`.
-/// Returns true if it had ended before.
+/// Returns `true` if it had ended before.
 fn killed(mut command: Command, partial: &Path, turn: u64, whole: Duration, random: &mut Random) -> bool {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the command starts");
     let writing = !turn.is_multiple_of(3);

@@ -107,7 +107,7 @@ impl DeviceArguments {
             DeviceName::Auto => {
                 let gpu =
                     || if self.adapter.is_none() { self.cuda() } else { self.gpu() }.or_else(|_| self.gpu());
-                // The CPU cannot compute in the requested precision.
+                // The CPU supports no reduced precision, so it is not an alternative if one is requested.
                 if self.reduced().is_some() { gpu() } else { gpu().or_else(|_| self.cpu()) }
             }
         }

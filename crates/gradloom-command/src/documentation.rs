@@ -26,13 +26,13 @@ fn command_lines_parse() {
             if let Some(language) = line.strip_prefix("```") {
                 of_commands = matches!(language, "sh" | "text");
             }
-            // Synopses contain brackets.
             let Some(words) = CALLS.iter().find_map(|call| line.strip_prefix(call)) else { continue };
+            // Skip synopses, which are recognized by their brackets.
             if !of_commands || words.contains('[') {
                 continue;
             }
-            // A comment or a pipe ends the command. Of alternatives, only the first is parsed; N stands for a
-            // number.
+            // A comment or a pipe ends the command. Of alternatives, only the first is parsed; `N` is
+            // replaced by a number.
             let words = words.split(" #").next().unwrap_or_default();
             let words = words.split(" | ").next().unwrap_or_default().split_whitespace();
             let words = words.map(|word| word.split('|').next().unwrap_or(word));

@@ -65,7 +65,7 @@ The loss is the mean over all tokens but the first, in nats; the perplexity is i
 byte compare models with different tokenizers. Of questions, `accuracy` goes by the sum of the
 log-probabilities of a choice's tokens, `accuracy_norm` by this sum for each byte of the choice.";
 
-/// Largest context used by default: some models have a context that no memory holds.
+/// Maximum context used by default, because some models have a context for which no machine has the memory.
 const LONGEST: usize = 2048;
 /// Approximate number of tokens in a batch.
 const AT_ONCE: usize = 2048;
@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let vocabulary = source.config().vocabulary();
     let most = source.config().context();
     let spans = spans(arguments, most)?;
-    // Errors in texts are reported before the weights are read.
+    // Read the texts before the weights, so that errors in the texts are reported early.
     let text = arguments.data.as_deref().map(|data| Text::read(data, &tokenizer, vocabulary)).transpose()?;
     let questions = arguments.choices.as_deref().map(|path| questions(path, &tokenizer, most)).transpose()?;
     let session = source.session(&device)?;
@@ -166,14 +166,14 @@ impl Text {
         let mut bytes = text.bytes.len();
         match tokenizer.get().beginning() {
             Some(beginning) => tokens.insert(0, beginning),
-            // The first token is not scored.
+            // Exclude the bytes of the first token, which is not scored.
             None => bytes -= tokenizer.get().decode_all(&tokens[..tokens.len().min(1)]).len().min(bytes),
         }
         Ok(Self { tokens: tokens.into(), bytes: Some(bytes) })
     }
 }
 
-/// Returns true if a file ends with a newline or cannot be read.
+/// Returns `true` if a file ends with a newline or cannot be read.
 fn ends_a_line(path: &Path) -> bool {
     let last = |path: &Path| {
         let (mut file, mut last) = (File::open(path)?, [0]);

@@ -110,8 +110,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         ..Saving::default()
     };
     if let Some(folder) = source.folder() {
-        // The source's other keys are kept, such as the tokens that begin and end a text. Its element type no
-        // longer holds.
+        // Keep the source's other keys, such as the tokens that begin and end a text, but not those of its
+        // element type, which no longer hold.
         let keys = folder.json().as_object().into_iter().flatten();
         let kept =
             keys.filter(|(key, _)| !["dtype", "torch_dtype", "quantization_config"].contains(&key.as_str()));

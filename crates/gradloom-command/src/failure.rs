@@ -6,7 +6,7 @@
 //!
 //! Exit codes: 2 if the command line must be changed (an option or its value is wrong, or a path to read does
 //! not exist or is of the wrong kind), 1 if something failed although the command line is right, such as a
-//! damaged file or a place that cannot be written.
+//! damaged file or a folder that cannot be written.
 
 use crate::output::{quoted, tell};
 use gradloom::runtime::regular_file::Refusal;
@@ -100,14 +100,14 @@ impl Failure {
     }
 }
 
-/// Returns true if an error means that the path is wrong: it does not exist, or is not a suitable file.
+/// Returns `true` if an error means that the path is wrong: it does not exist, or is not a suitable file.
 fn is_usage(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, IsADirectory, NotADirectory, NotFound};
     Refusal::of(error).is_some()
         || matches!(error.kind(), NotFound | NotADirectory | IsADirectory | InvalidData)
 }
 
-/// Returns true if a text has library functions or types in backticks, such as `.load(..)` or
+/// Returns `true` if a text has library functions or types in backticks, such as `.load(..)` or
 /// `Device::cpu()`.
 fn names_functions(text: &str) -> bool {
     let quoted = text.split('`').skip(1).step_by(2);

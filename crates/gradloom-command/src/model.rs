@@ -107,7 +107,7 @@ pub(crate) fn generator(
     tokens: usize,
 ) -> Result<Generator> {
     let Sizes { context, vocabulary, .. } = session.model().sizes();
-    // A model may have more tokens than the tokenizer; those have no text.
+    // Exclude the tokens of the model that the tokenizer lacks, because they have no text.
     let vocabulary = Some(vocabulary.min(tokenizer.get().vocabulary()));
     let options = GeneratorOptions::holding(texts, tokens.min(context));
     Ok(Generator::new(session, GeneratorOptions { vocabulary, ..options })?)

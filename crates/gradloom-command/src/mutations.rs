@@ -68,9 +68,10 @@ fn damaged_checkpoints() {
     for round in 0..rounds() {
         let name = [STATE, MODEL][round / 2 % 2];
         let path = elsewhere.path().join(name);
-        // Replacing a file in place would flush it to the disk each time.
+        // Remove the file first, because replacing an existing file would flush it to the disk each time.
         let _ = fs::remove_file(&path);
-        // Every sixteenth file has a valid checksum: its configuration or step was damaged before.
+        // Give every sixteenth file a valid checksum, by damaging its configuration and step before it is
+        // written.
         if round % 16 == 0 {
             let tensors = contents.iter().filter(|(entry, _)| name == STATE || entry.init.is_none());
             let tensors: Vec<_> = tensors

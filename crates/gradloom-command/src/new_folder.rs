@@ -1,8 +1,8 @@
 //! Folders that appear, or replace others, only when complete.
 //!
-//! In: a path, and code that writes files. Out: a folder at the path. Invariant: whenever the process
-//! ends, even by `kill -9`, the path is the old folder or the new one, never a mixture of both; a marker file
-//! identifies what is left beside it, and the next command removes it.
+//! In: a path, and code that writes files. Out: a folder at the path. Invariant: whenever the process ends,
+//! even by `kill -9`, the path is the old folder or the new one, never a mixture of both; a marker file
+//! identifies the remains next to the path, which the next command removes.
 
 use crate::failure::{Failure, Result};
 use crate::run::{broken_link, unusable};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Marker file of a folder that is being written, locked while a process writes there.
 pub(crate) const PARTIAL: &str = ".partial";
 
-/// A folder that is written next to its final place.
+/// A folder that is written next to its final location.
 #[derive(Debug)]
 pub(crate) struct NewFolder {
     /// Final path, with links resolved.
@@ -23,7 +23,7 @@ pub(crate) struct NewFolder {
     /// Path of the folder until it is finished.
     partial: PathBuf,
     mark: Option<File>,
-    /// Folders created for it, innermost first.
+    /// Folders created for the new one, innermost first.
     made: Vec<PathBuf>,
 }
 
@@ -87,8 +87,8 @@ impl NewFolder {
         &self.partial
     }
 
-    /// Moves the folder to its final place if `check` succeeds. `last` is the file without which no command
-    /// accepts the folder.
+    /// Moves the folder to its final location if `check` succeeds. `last` is the file without which no
+    /// command accepts the folder.
     pub(crate) fn finish(mut self, last: &str, check: impl FnOnce() -> Result<()>) -> Result<()> {
         let place = self.place.clone();
         let failed = |error: io::Error| unusable(&place, &error);
@@ -104,10 +104,11 @@ impl NewFolder {
             }
             let permissions = fs::metadata(&place).map(|found| found.permissions());
             let _ = permissions.and_then(|permissions| fs::set_permissions(&self.partial, permissions));
-            // Windows cannot move a folder that contains an open file.
+            // Close the marker file on Windows, which cannot move a folder that contains an open file.
             self.mark = self.mark.take().filter(|_| cfg!(unix));
             drop(Some(mark).filter(|_| cfg!(windows)));
-            // Some container file systems can rename files but not folders.
+            // Move the files one by one if the file system, such as that of some containers, cannot rename
+            // folders.
             if exchange(&self.partial, &place).is_err() {
                 self.move_files(last).map_err(failed)?;
             }
@@ -123,7 +124,7 @@ impl NewFolder {
         Ok(())
     }
 
-    /// Moves the files to the final place, after removing the old ones; `last` is moved last.
+    /// Moves the files to the final location, after removing the old ones; `last` is moved last.
     fn move_files(&self, last: &str) -> io::Result<()> {
         let _ = fs::remove_file(self.place.join(last));
         sync(&self.place);
@@ -141,7 +142,7 @@ impl Drop for NewFolder {
     /// Removes an unfinished folder, or the folder that was replaced.
     fn drop(&mut self) {
         clear(&self.partial);
-        // Windows cannot remove an open file.
+        // Close the marker file on Windows, which cannot remove an open file.
         self.mark = self.mark.take().filter(|_| cfg!(unix));
         let _ = fs::remove_file(self.partial.join(PARTIAL));
         self.made.retain(|folder| *folder != self.partial);
@@ -162,7 +163,7 @@ fn lock(folder: &Path) -> Result<File> {
             Err(Failure::failed(format!("{}: another gradloom is writing to this folder", folder.display()))
                 .help("wait for it to end, or choose another folder"))
         }
-        // Some network file systems do not support locks.
+        // Continue without a lock on network file systems that do not support locks.
         Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
     }
 }
@@ -216,7 +217,7 @@ fn restore(place: &Path) -> io::Result<()> {
     fs::remove_dir(&old)
 }
 
-/// Returns true if a folder can be replaced by another. The current folder of this process and its parents
+/// Returns `true` if a folder can be replaced by another. The current folder of this process and its parents
 /// cannot be, since the user's shell is probably there, nor can the root of a file system.
 fn is_movable(folder: &Path) -> bool {
     let here = std::env::current_dir().and_then(|here| here.canonicalize());
@@ -300,8 +301,8 @@ mod tests {
         assert_eq!(fs::read_dir(&partial).unwrap().count(), 1);
     }
 
-    /// Tests that a name too long for a suffix behaves as others do: the remains of an interrupted command
-    /// are found again.
+    /// Tests that a name too long for a suffix is treated like any other: the remains of an interrupted
+    /// command are found again.
     #[test]
     fn the_longest_name_is_one_as_others() {
         let parent = tempfile::tempdir().unwrap();
@@ -310,8 +311,8 @@ mod tests {
             let folder = begun(&out, text);
             let partial = folder.path().to_path_buf();
             std::mem::forget(folder);
-            // The lock would end with the process, which is still running here, so an unlocked marker
-            // replaces the locked one. On Windows and network file systems the lock may stay.
+            // Simulate the end of the process, which releases the lock, by replacing the locked marker with
+            // an unlocked one. On Windows and network file systems, the old lock may remain.
             fs::remove_file(partial.join(PARTIAL)).unwrap();
             fs::write(partial.join(PARTIAL), b"").unwrap();
             begun(&out, text).finish("last", || Ok(())).unwrap();
@@ -339,7 +340,8 @@ mod tests {
         assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1, "nothing is left");
     }
 
-    /// Tests that files are moved if folders cannot be renamed, the one that makes the folder valid last.
+    /// Tests that files are moved if folders cannot be renamed; the file that makes the folder valid is moved
+    /// last.
     #[test]
     fn files_are_moved_where_folders_cannot_be() {
         let parent = tempfile::tempdir().unwrap();
@@ -376,7 +378,7 @@ mod tests {
         fs::rename(&new, &old).unwrap();
         restore(&place).unwrap();
         assert!(place.exists() && !old.exists());
-        // A folder without a marker belongs to the user.
+        // A folder without a marker belongs to the user, and is not touched.
         fs::rename(&place, &old).unwrap();
         fs::remove_file(old.join(PARTIAL)).unwrap();
         restore(&place).unwrap();

@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// True if a program reads the standard output and expects only JSON.
 static FOR_A_PROGRAM: AtomicBool = AtomicBool::new(false);
 
-/// Makes [`say`] print nothing from now on.
+/// Suppresses the output of [`say`] from now on.
 pub(crate) fn leave_to_a_program() {
     FOR_A_PROGRAM.store(true, Ordering::Relaxed);
 }
 
-/// Returns true if human-readable lines are printed.
+/// Returns `true` if human-readable lines are printed.
 pub(crate) fn is_for_people() -> bool {
     !FOR_A_PROGRAM.load(Ordering::Relaxed)
 }
@@ -76,7 +76,7 @@ pub(crate) fn quoted(path: &str) -> String {
     if path.chars().all(plain) { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
-/// Returns true if a character controls a terminal, or changes the order in which it shows text.
+/// Returns `true` if a character controls a terminal, or changes the order in which it shows text.
 fn steers(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

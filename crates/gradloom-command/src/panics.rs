@@ -21,7 +21,8 @@ pub(crate) fn told(command: impl FnOnce() -> ExitCode) -> ExitCode {
 /// Runs a command; from now on, panics of other threads are reported immediately.
 ///
 /// # Errors
-/// When it panics: with the location, the message, and the backtrace if `RUST_BACKTRACE` requests one.
+/// Returns an error if the command panics: the location, the message, and the backtrace if `RUST_BACKTRACE`
+/// requests one.
 fn caught<T>(command: impl FnOnce() -> T) -> Result<T, String> {
     let own = std::thread::current().id();
     let last = Arc::new(Mutex::new(None));

@@ -1,7 +1,7 @@
 //! Inspection of paths that the user named.
 //!
-//! In: a path. Out: a folder, or a file with its kind. Invariant: the error for a path that does not
-//! exist, or is neither a file nor a folder, says so.
+//! In: a path. Out: a folder, or a file with its kind. Invariant: the error reports whether a path does not
+//! exist, or is neither a file nor a folder.
 
 use crate::failure::{Failure, Result};
 use gradloom::runtime::files::FileKind;
@@ -37,8 +37,8 @@ pub(crate) fn read_text(path: &Path, limit: u64, wanted: &'static str) -> Result
     regular_file::read_to_string(path, limit).map_err(|error| Failure::unreadable(path, &error, wanted))
 }
 
-/// Refuses a file of another kind than text. A file of unknown kind is left to its reader, which can name the
-/// place of the error.
+/// Returns an error for a file that is not text. Accepts a file of unknown kind, because its reader can
+/// report the location of the error.
 pub(crate) fn check_is_text(path: &Path, wanted: &'static str) -> Result<()> {
     match FileKind::of_file(path) {
         Ok(kind) if !kind.may_be_text() => {

@@ -1,7 +1,7 @@
 //! `gradloom prepare`: encodes text, which may be larger than memory, as files of tokens.
 //!
-//! In: text, read in pieces. Out: a folder of shards and the tokenizer that made them. Invariant: the
-//! folder appears under its name only when complete; a few pieces are in memory at a time; the files depend
+//! In: text, read in chunks. Out: a folder of shards and the tokenizer that made them. Invariant: the folder
+//! appears under its name only when complete; only a few chunks are in memory at a time; the files depend
 //! only on the text and the flags.
 
 use crate::failure::{Failure, Result};
@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         count(files, "file")
     )?;
     let data = quoted(&arguments.out.display().to_string());
-    // The byte tokenizer has no file that training could find.
+    // Print the flag for the byte tokenizer, which has no file that training could find.
     let flag = if arguments.tokenizer == BYTES { " --tokenizer bytes" } else { "" };
     say!("train on them with\n  {} train --data {data}{flag}", program());
     Ok(())
@@ -205,7 +205,7 @@ fn write(
     Ok((files + more, tokens + held_out, held_out))
 }
 
-/// Number of pieces that are encoded in parallel.
+/// Number of chunks that are encoded in parallel.
 const SIDE_BY_SIDE: usize = 64;
 
 fn some_pieces(
@@ -222,8 +222,8 @@ fn some_pieces(
     Ok(pieces)
 }
 
-/// Encodes pieces on all processors and returns their ids in order; `offset` is the position of the first
-/// piece in its file.
+/// Encodes chunks on all processors and returns their ids in order; `offset` is the position of the first
+/// chunk in its file.
 fn encoded(
     tokenizer: &dyn Tokenizer,
     pieces: &[(Vec<u8>, Start)],
@@ -252,7 +252,7 @@ fn encoded(
     std::thread::scope(|scope| {
         let begin = |share| {
             let started = std::thread::Builder::new().spawn_scoped(scope, move || encode(share));
-            // If no thread can be started, this one does the work.
+            // If no thread can be started, encode the share on this thread.
             started.map_err(|_| encode(share))
         };
         let begun: Vec<_> = work.chunks(work.len().div_ceil(threads)).map(begin).collect();

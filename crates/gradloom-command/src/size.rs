@@ -38,7 +38,7 @@ impl FromStr for Size {
         let factor = base.pow(power as u32);
         let bytes = match number.parse::<u64>() {
             Ok(whole) => whole.checked_mul(factor),
-            // A fraction of a unit. Below 2^53, the number of bytes is exact.
+            // Accept a fraction of a unit if the number of bytes is below about 2^53, where f64 is exact.
             Err(_) => {
                 number.parse::<f64>().ok().map(|n| n * factor as f64).filter(|n| *n < 9e15).map(|n| n as u64)
             }

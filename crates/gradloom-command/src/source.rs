@@ -95,7 +95,7 @@ impl Source {
                 let path = folder.path();
                 if path.is_file() {
                     let file = Gguf::open(path)?;
-                    // If the file's tokenizer is not supported, another form of it may lie beside the file.
+                    // If the file's own tokenizer is not supported, use the one next to the file.
                     match file.has_tokenizer().then(|| file.tokenizer()) {
                         Some(Ok(tokenizer)) => return Ok(AnyTokenizer::Bpe(Box::new(tokenizer))),
                         Some(Err(error)) if !has_tokenizer_beside(path) => return Err(error.into()),
@@ -296,7 +296,7 @@ pub(crate) fn ends(tokenizer: &AnyTokenizer, generation: &Generation) -> Vec<i32
 /// Name of the configuration file of a run, and of a folder of transformers.
 const CONFIG: &str = "config.json";
 
-/// Returns true if a path names an index, which joins several files of tensors.
+/// Returns `true` if a path names an index, which joins several files of tensors.
 fn is_index(path: &Path) -> bool {
     path.to_string_lossy().ends_with(".safetensors.index.json")
 }
@@ -329,7 +329,7 @@ fn without_configuration(weights: &Weights) -> Failure {
         .help("put its config.json beside it, and give the folder; `gradloom info` lists its tensors")
 }
 
-/// Returns true if there is a tokenizer.json beside a file.
+/// Returns `true` if there is a tokenizer.json next to a file.
 fn has_tokenizer_beside(file: &Path) -> bool {
     folder_of(file).join(FILE).is_file()
 }

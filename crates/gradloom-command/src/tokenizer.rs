@@ -21,7 +21,7 @@ pub(crate) const FILE: &str = "tokenizer.json";
 /// Prefix of the vocabulary size of a tokenizer that is to be trained.
 const TRAINED: &str = "bpe:";
 
-/// Returns true if a folder is a run whose tokens are bytes, which has no tokenizer file.
+/// Returns `true` if a folder is a run whose tokens are bytes, which has no tokenizer file.
 fn is_run_of_bytes(folder: &Path) -> bool {
     Saved::open(&folder.join(MODEL)).is_ok_and(|saved| saved.settings.tokenizer.name == BYTES)
 }
@@ -50,7 +50,7 @@ impl AnyTokenizer {
             Place::File(FileKind::Gguf) => {
                 return Ok(Self::Bpe(Box::new(Gguf::open(given)?.tokenizer()?)));
             }
-            // The reader reports a file that is not valid JSON, with the place of the error.
+            // The reader reports a file that is not valid JSON, with the location of the error.
             Place::File(FileKind::Json | FileKind::Text | FileKind::Other | FileKind::Empty)
                 if path.extension().is_some_and(|end| end == "json") => {}
             Place::File(FileKind::Json) => {}
@@ -105,7 +105,7 @@ impl AnyTokenizer {
         Ok(Self::Bpe(Box::new(tokenizer)))
     }
 
-    /// Refuses files of tokens if the tokenizer stored beside them is another one.
+    /// Returns an error for files of tokens if the tokenizer stored next to them is another one.
     pub(crate) fn check_shards(&self, paths: &ShardPaths, what: &str) -> Result<()> {
         let beside = paths.folder().map(|folder| folder.join(FILE)).filter(|path| path.exists());
         let Some(beside) = beside else { return Ok(()) };

@@ -45,7 +45,7 @@ impl Browser {
         Self { real, state: Mutex::default() }
     }
 
-    /// Returns true if programs can run on the device.
+    /// Returns `true` if programs can run on the device.
     pub(crate) fn is_real(&self) -> bool {
         self.real
     }

@@ -31,7 +31,7 @@ struct Open {
 }
 
 impl Open {
-    /// Returns true if parameters have memory, not only a plan.
+    /// Returns `true` if parameters have memory, not only a plan.
     fn has_store(&self) -> bool {
         self.browser.as_ref().is_none_or(|browser| browser.is_real())
     }

@@ -133,7 +133,7 @@ pub(super) fn camel(name: &str) -> String {
 }
 
 impl Op {
-    /// Returns true if both ops have the same parameters. False for ops with integers, which are passed as
+    /// Returns `true` if both ops have the same parameters. False for ops with integers, which are passed as
     /// the type that the op takes, and that type is not known here.
     fn takes_the_same(&self, other: &Op) -> bool {
         let kinds = |op: &Op| -> Vec<Kind> { op.params.iter().map(|param| param.kind).collect() };

@@ -254,7 +254,7 @@ fn check(text: &str, number: u64, devices: &Devices, counts: &Counts) -> Result<
     Ok(())
 }
 
-/// Returns true if a graph runs in negligible time, even if its unused ops run.
+/// Returns `true` if a graph runs in negligible time, even if its unused ops run.
 fn is_small(graph: &Graph) -> bool {
     if graph.values.iter().any(|(_, value)| value.ty.elements() > MOST_ELEMENTS) {
         return false;

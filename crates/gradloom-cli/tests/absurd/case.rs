@@ -120,7 +120,7 @@ impl Bench {
         value.replace("DIR", self.folder.path().to_str().unwrap()).into()
     }
 
-    /// Returns true if a process can be started as another user.
+    /// Returns `true` if a process can be started as another user.
     pub(crate) fn can_become(&self, user: u32) -> bool {
         let mut command = Command::new(self.path("gradloom"));
         command.arg("--version").stdout(Stdio::null()).uid(user).gid(user);

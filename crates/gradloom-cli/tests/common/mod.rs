@@ -90,7 +90,7 @@ impl Finished {
     }
 }
 
-/// Waits until `done` returns true, for at most a minute.
+/// Waits until `done` returns `true`, for at most a minute.
 pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
     while !done() {

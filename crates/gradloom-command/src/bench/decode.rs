@@ -54,7 +54,7 @@ pub(super) struct Decode {
 }
 
 impl Decode {
-    /// Times the step and prints the figures, with `launches` also the time of each launch.
+    /// Times the step and prints the figures, including the time of each launch if `launches` is set.
     pub(super) fn run(&self, device: &Device, json: bool, launches: bool) -> Result<()> {
         let &Self { rows, cached, weights, keys, steps } = self;
         let model = Gpt2::new(&Gpt2Config::default()).expect("a published shape");
@@ -89,7 +89,7 @@ impl Decode {
         let tables: Vec<i32> = (0..rows).flat_map(table).collect();
         let (starts, lengths) = (vec![cached as i32; rows], vec![cached as i32 + 1; rows]);
         let mut ids: Vec<i32> = (0..rows as i32).collect();
-        // The first steps warm up.
+        // The first fifth of the steps is the warm-up, which is not timed.
         let warm_up = steps / 5;
         program.set_step_timing(true);
         let (mut awaited, mut on_device) = (Vec::new(), Vec::new());

@@ -17,8 +17,9 @@ use std::time::Instant;
 
 /// Numbers of launches of the chains.
 const CHAINS: [usize; 3] = [100, 1_000, 10_000];
-/// Number of runs of a chain, and of warm-up runs among them.
+/// Number of runs of a chain, including the warm-up.
 const RUNS: u64 = 201;
+/// Number of warm-up runs of a chain.
 const WARM: u64 = 20;
 /// Numbers of layers of the models.
 const LAYERS: [usize; 3] = [12, 24, 48];

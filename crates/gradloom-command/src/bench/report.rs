@@ -75,7 +75,7 @@ impl Report {
         let states = with_role(Role::State);
         let runs = device.name() != "null";
         let [least, median, greatest] = timing.spread().map(ms);
-        // Times are meaningless if no step was run.
+        // Omit the times if no step was run.
         let timed = |value: f64| runs.then_some(value);
         Self {
             config,

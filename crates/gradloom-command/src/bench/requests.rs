@@ -14,9 +14,11 @@ use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 use gradloom_models::language_model::LanguageModel;
 use std::time::Instant;
 
-/// Numbers of tokens in a request: shared by all prompts, specific to its prompt, and generated.
+/// Number of tokens that all prompts share.
 const COMMON: usize = 512;
+/// Number of tokens that are specific to a prompt.
 const OWN: usize = 16;
+/// Number of tokens that a request generates.
 const WRITTEN: usize = 64;
 /// Number of tokens in a block.
 const BLOCK: usize = 16;
@@ -33,7 +35,7 @@ pub(super) fn run(device: &Device, count: usize, (weights, keys): (Weights, Keys
     let session = Session::new(model, device, 0)?;
     let own_blocks = (OWN + WRITTEN).div_ceil(BLOCK) + 1;
     let options = GeneratorOptions {
-        // A text that shares nothing needs room beside all others.
+        // Leave room for a text that shares nothing, in addition to all others.
         blocks: 2 * COMMON / BLOCK + (count + TIMES + 2) * own_blocks,
         block_size: BLOCK,
         rows: count,
@@ -64,7 +66,7 @@ pub(super) fn run(device: &Device, count: usize, (weights, keys): (Weights, Keys
         Ok(times[TIMES / 2])
     };
     let (without, with) = (median(false)?, median(true)?);
-    // The first round compiles all forms of the programs.
+    // Keep the time of the second round, because the first one compiles the programs.
     let mut seconds = 0.0;
     for _ in 0..2 {
         let began = Instant::now();

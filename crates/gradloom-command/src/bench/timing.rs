@@ -26,7 +26,7 @@ pub(super) struct Timing {
 pub(super) struct Queued {
     /// Mean time of a step.
     pub(super) step: Duration,
-    /// Number of times that results have been copied to the host by then.
+    /// Total number of times that results were copied to the host when these steps had ended.
     pub(super) readbacks: usize,
     /// Median host time to queue a step while the device has room for it.
     pub(super) host: Duration,
@@ -34,9 +34,11 @@ pub(super) struct Queued {
     pub(super) device: Option<Duration>,
 }
 
-/// Minimum and maximum number of rounds for a median, and the time that all rounds should take.
+/// Minimum number of rounds for a median.
 const LEAST: usize = 10;
+/// Maximum number of rounds for a median.
 const MOST: usize = 1000;
+/// Time that all rounds should take.
 const ROUNDS: Duration = Duration::from_millis(500);
 
 /// Runs `step` the given number of times, and times all but the first `warm` runs. Each time includes reading

@@ -81,7 +81,7 @@ impl For {
     /// Returns the target for a precision.
     ///
     /// # Errors
-    /// When the target does not support the precision.
+    /// Returns an error if the target does not support the precision.
     fn target(self, of: Precision) -> Result<Target> {
         let precision = of.into();
         let refused = |why: &str, help: &str| {

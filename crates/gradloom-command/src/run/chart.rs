@@ -21,7 +21,7 @@ const BOTTOM: f64 = 52.0;
 /// Maximum number of points of a line; more are averaged.
 const MOST_POINTS: usize = 400;
 
-/// Plain colours and one media query, without CSS variables, which simple viewers do not support.
+/// Plain colors and one media query, without CSS variables, which simple viewers do not support.
 const STYLE: &str = "\
 text{font:13px system-ui,-apple-system,'Segoe UI',sans-serif;fill:#6b7280}\
 .title{font-size:15px;font-weight:600}\
@@ -81,7 +81,7 @@ pub(super) fn chart(title: &str, x_label: &str, y_label: &str, series: &[Series<
         let places: Vec<String> =
             line.iter().map(|&(x, y)| format!("{:.1},{:.1}", x_axis.place(x), y_axis.place(y))).collect();
         put(format_args!("<polyline class=\"line s{i}\" points=\"{}\"/>\n", places.join(" ")));
-        // Lines of few points also get dots, so that a single point is visible.
+        // Draw lines of few points with dots, so that a single point is visible.
         if i > 0 && line.len() <= 60 {
             for &(x, y) in line {
                 let (x, y) = (x_axis.place(x), y_axis.place(y));
@@ -96,7 +96,7 @@ pub(super) fn chart(title: &str, x_label: &str, y_label: &str, series: &[Series<
     svg
 }
 
-/// Returns at most [`MOST_POINTS`] points, each the mean of equally many neighbours.
+/// Returns at most [`MOST_POINTS`] points, each the mean of a group of neighboring points.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let finite: Vec<(f64, f64)> =
         points.iter().copied().filter(|p| p.0.is_finite() && p.1.is_finite()).collect();
@@ -147,7 +147,7 @@ impl Axis {
     fn label(&self, tick: f64) -> String {
         let decimals = (-self.step.log10().floor()).clamp(0.0, 12.0) as usize;
         let text = format!("{tick:.decimals$}");
-        // A number rounded to zero may have a sign.
+        // Remove the sign of a number rounded to zero.
         if text.trim_matches(['-', '0', '.']).is_empty() {
             text.trim_start_matches('-').to_string()
         } else {

@@ -44,8 +44,8 @@ pub(crate) enum Event {
 /// Record of the start of a part of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Beginning {
-    /// Of a resumed run, the number of recorded steps after the state that it resumes from, which are
-    /// repeated.
+    /// Number of recorded steps that a resumed run repeats, because they follow the state from which it
+    /// resumes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) lost_steps: Option<u64>,
     pub(crate) version: &'static str,
@@ -84,11 +84,13 @@ pub(crate) struct Ending {
     pub(crate) seconds: f64,
     /// Time until the first step was completed.
     pub(crate) start_seconds: f64,
-    /// Times of the steps after the first, of the evaluations and the saving that they waited for, and of the
-    /// text at the end.
+    /// Time of the steps after the first.
     pub(crate) step_seconds: f64,
+    /// Time of the evaluations.
     pub(crate) evaluation_seconds: f64,
+    /// Time for which the steps waited for saves.
     pub(crate) saving_seconds: f64,
+    /// Time spent generating the text at the end.
     pub(crate) sample_seconds: f64,
     /// Average speed, including evaluation and saving but not the first step.
     pub(crate) tokens_per_s: Option<f64>,
@@ -116,7 +118,7 @@ struct Line<'e> {
     rest: &'e Event,
 }
 
-/// The file, opened at its end.
+/// The events file, opened at its end.
 #[derive(Debug)]
 pub(crate) struct Events {
     path: PathBuf,
@@ -163,13 +165,13 @@ impl Events {
     pub(crate) fn push(&self, step: u64, event: &Event) -> Result<()> {
         let line = line(step, event);
         if self.printed {
-            // The reader may have closed the pipe.
+            // Ignore errors, because the reader may have closed the pipe.
             let _ = io::stdout().write_all(escaped(&line).as_bytes());
         }
         let push = || -> io::Result<()> {
             let before = self.file.metadata()?.len();
             (&self.file).write_all(line.as_bytes()).inspect_err(|_| {
-                // An incomplete line would damage the next one.
+                // Remove an incomplete line, which would damage the next one.
                 let _ = self.file.set_len(before);
             })
         };
@@ -300,7 +302,7 @@ mod tests {
             events.push(step, event).unwrap();
             assert_eq!(Events::resume(&folder, false).unwrap().1, Some(last));
         }
-        // Steps that were lost before are counted by an earlier resumption.
+        // Steps before an event `resumed` are not counted as lost again.
         let resumed = "{\"event\":\"resumed\",\"time\":1.0,\"step\":8}\n";
         fs::write(folder.file(EVENTS), fs::read_to_string(folder.file(EVENTS)).unwrap() + resumed).unwrap();
         assert_eq!(Events::resume(&folder, false).unwrap().1, Some(8));

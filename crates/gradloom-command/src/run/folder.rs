@@ -35,7 +35,7 @@ pub(crate) const TOKENIZER: [&str; 6] = [
 pub(crate) struct RunFolder {
     path: PathBuf,
     _lock: Option<File>,
-    /// Folders created for it, innermost first.
+    /// Folders created for the run's folder, innermost first.
     made: Vec<PathBuf>,
 }
 
@@ -99,7 +99,7 @@ impl RunFolder {
         remove_empty(&self.made);
     }
 
-    /// Returns true if a folder contains a run.
+    /// Returns `true` if a folder contains a run.
     pub(crate) fn has_run(path: &Path) -> bool {
         path.join(STATE).symlink_metadata().is_ok()
     }
@@ -119,7 +119,7 @@ impl RunFolder {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 return Err(unusable(path, &error));
             }
-            // Creating the folder later reports that it is something else, or cannot be created.
+            // Report this error later, when the folder is created.
             Err(_) => return Ok(()),
         };
         // A tokenizer or a configuration belongs to the user, unless other files show that a run was started
@@ -180,7 +180,7 @@ impl RunFolder {
                 path.display()
             ))
             .help("wait for it to end, or choose another folder")),
-            // Some network file systems do not support locks.
+            // Continue without a lock on network file systems that do not support locks.
             Err(TryLockError::Error(_)) => Ok(Self { path, _lock: None, made: Vec::new() }),
         }
     }

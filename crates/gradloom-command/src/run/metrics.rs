@@ -80,7 +80,7 @@ impl Metrics {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns true if nothing has been measured.
+    /// Returns `true` if nothing has been measured.
     pub(crate) fn is_empty(&self) -> bool {
         self.rows().is_empty()
     }
@@ -134,7 +134,7 @@ fn read(path: &Path) -> (Vec<Measurement>, Option<String>) {
     };
     let text = String::from_utf8_lossy(&bytes);
     let (mut rows, mut problem): (Vec<Measurement>, _) = (Vec::new(), None);
-    // An incomplete row left by an interruption has no newline, and is not a problem.
+    // Skip an incomplete row left by an interruption, which has no newline and is not a problem.
     let complete = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
     for (i, line) in complete.enumerate() {
         match parse(line) {

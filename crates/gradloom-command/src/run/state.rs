@@ -39,7 +39,7 @@ impl Snapshot {
 
     /// Returns the name of the first parameter or state with an infinity or a NaN.
     pub(crate) fn not_finite(&self) -> Option<&str> {
-        // Training waits for this, so whole blocks are tested, which the compiler vectorizes.
+        // Test whole blocks, which the compiler vectorizes, because training waits for this.
         let finite = |bytes: &[u8]| {
             bytes.chunks(1 << 14).all(|block| floats(block).fold(true, |all, x| all & x.is_finite()))
         };
@@ -54,7 +54,7 @@ impl Snapshot {
 
     /// Writes only the parameters, with adapters merged into their weights.
     pub(crate) fn write_model(&self, folder: &RunFolder, settings: &Settings) -> Result<()> {
-        // Only states have initial values in the store's layout.
+        // Select the parameters: only states have initial values in the store's layout.
         let wanted = |entry: &StoreEntry| entry.init.is_none();
         match &settings.lora {
             None => self.write(&folder.file(MODEL), settings, wanted),
@@ -95,7 +95,7 @@ impl Snapshot {
     }
 }
 
-/// Returns true if a parameter is a factor of an adapter.
+/// Returns `true` if a parameter is a factor of an adapter.
 fn is_of_adapter(name: &str) -> bool {
     name.ends_with(".lora_a") || name.ends_with(".lora_b")
 }
@@ -120,12 +120,12 @@ impl Saved {
         Self::of(Weights::open(path)?)
     }
 
-    /// Returns true if a file is a run's model.
+    /// Returns `true` if a file is a run's model.
     pub(crate) fn is_one(file: &Weights) -> bool {
         file.is_verified() && file.entries().contains_key(CONFIG) && !Self::is_state(file)
     }
 
-    /// Returns true if a file is a run's state.
+    /// Returns `true` if a file is a run's state.
     pub(crate) fn is_state(file: &Weights) -> bool {
         file.is_verified()
             && file.entries().contains_key(CONFIG)

@@ -119,12 +119,12 @@ Examples:
   gradloom sample gpt2-xl --draft gpt2 --prompt \"Once upon a time\"";
 
 impl Arguments {
-    /// Returns true if several texts may be generated in parallel.
+    /// Returns `true` if several texts may be generated in parallel.
     pub(super) fn is_many(&self) -> bool {
         self.prompts.is_some() || self.count > 1 || self.logprobs.is_some()
     }
 
-    /// Returns true if tokens are chosen by a beam search or with a draft model.
+    /// Returns `true` if tokens are chosen by a beam search or with a draft model.
     pub(super) fn is_search(&self) -> bool {
         self.beams.is_some() || self.draft.is_some()
     }
@@ -170,7 +170,7 @@ fn unescaped(given: &str) -> std::result::Result<String, String> {
             (Some('t'), _) => (Some('\t'), 1),
             (Some('r'), _) => (Some('\r'), 1),
             (Some('\\'), _) => (Some('\\'), 1),
-            // A byte above ASCII would be only a part of a character.
+            // Accept only ASCII, because a byte above it would be only a part of a character.
             (Some('x'), Some((digits, length))) => {
                 (number(digits).filter(|n| *n < 128).and_then(char::from_u32), length)
             }

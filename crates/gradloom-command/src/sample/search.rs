@@ -106,7 +106,7 @@ fn with_draft(
     };
     let (finish, [accepted, drafted]) =
         own.speculate(&mut draft, &request, arguments.drafted as usize, on_token)?;
-    // The request was limited to the context, so its length is not the user's.
+    // If the context lowered the maximum length, the text ended at the context.
     let finish = match finish {
         Finish::Length if (request.most as u64) < arguments.tokens => Finish::Context,
         finish => finish,

@@ -22,7 +22,7 @@ impl<W: Send + 'static, R: Send + 'static> Aside<W, R> {
     /// Starts a thread that runs `f` on each job.
     ///
     /// # Errors
-    /// When the system cannot start a thread.
+    /// Returns an error if the system cannot start a thread.
     pub(super) fn start(f: impl FnMut(W) -> R + Send + 'static) -> io::Result<Self> {
         let (work, given) = channel();
         let (done, results) = channel();
@@ -31,7 +31,7 @@ impl<W: Send + 'static, R: Send + 'static> Aside<W, R> {
         Ok(Self { work: Some(work), results, thread: Some(thread), is_busy: false })
     }
 
-    /// Returns true from the moment a job is given until its result is taken.
+    /// Returns `true` from the moment a job is given until its result is taken.
     pub(super) fn is_busy(&self) -> bool {
         self.is_busy
     }
@@ -39,7 +39,7 @@ impl<W: Send + 'static, R: Send + 'static> Aside<W, R> {
     /// Gives the thread a job.
     ///
     /// # Panics
-    /// When the previous result was not taken.
+    /// Panics if the previous result was not taken.
     pub(super) fn give(&mut self, work: W) {
         assert!(!self.is_busy, "one piece at a time");
         self.is_busy = true;
@@ -50,7 +50,7 @@ impl<W: Send + 'static, R: Send + 'static> Aside<W, R> {
     /// Takes the result if the job is finished.
     ///
     /// # Panics
-    /// With the thread's panic, if it panicked.
+    /// Panics with the thread's panic, if it panicked.
     pub(super) fn taken(&mut self) -> Option<R> {
         match self.results.try_recv() {
             Err(TryRecvError::Empty) => None,
@@ -61,7 +61,7 @@ impl<W: Send + 'static, R: Send + 'static> Aside<W, R> {
     /// Waits for the result; `None` if no job was given since the last one.
     ///
     /// # Panics
-    /// With the thread's panic, as [`taken`](Self::taken).
+    /// Panics with the thread's panic, as [`taken`](Self::taken) does.
     pub(super) fn wait(&mut self) -> Option<R> {
         self.is_busy.then(|| {
             let result = self.results.recv();
@@ -82,7 +82,7 @@ impl<W: Send + 'static, R: Send + 'static> Aside<W, R> {
 impl<W, R> Drop for Aside<W, R> {
     fn drop(&mut self) {
         self.work = None;
-        // The panic was already printed.
+        // Ignore a panic of the thread, which was already printed.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }

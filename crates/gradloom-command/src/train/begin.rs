@@ -32,7 +32,7 @@ pub(super) struct Run {
 }
 
 /// Creates a new run. Its folder is created last, after memory and threads are allocated, so that a failure
-/// leaves none behind. The first state is written immediately, so that a folder that cannot hold the run is
+/// leaves no folder. The first state is written immediately, so that a folder that cannot hold the run is
 /// reported before the first step.
 pub(super) fn create(options: &Options, json: bool) -> Result<Run> {
     let begun =
@@ -51,7 +51,7 @@ pub(super) fn create(options: &Options, json: bool) -> Result<Run> {
     let Data { source, split, tokenizer } = Data::read(&settings, tokenizer, what)?;
     settings.use_tokenizer(&tokenizer)?;
     settings.data = source.described(&settings);
-    // The configuration may be another run's.
+    // If the configuration is that of another run, compare the data with that run's.
     let theirs = options.run.as_ref().map(|run| settings.recorded(run));
     if let Some(difference) = theirs.and_then(|then| difference(&then, &settings.data)) {
         tell!("note: the data is not that of the run that --config repeats: {difference}");
@@ -69,13 +69,13 @@ pub(super) fn create(options: &Options, json: bool) -> Result<Run> {
         Some(_) => failure.under("--out"),
         None => failure,
     })?;
-    // A state could not be resumed without its tokenizer.
+    // Write the tokenizer first, because a state could not be resumed without it.
     let written = tokenizer
         .save(folder.path())
         .and_then(|()| Ok(generation.save(folder.path())?))
         .and_then(|()| beginning.write_state(&folder, &settings));
     if let Err(failure) = written {
-        // Without a state, the folder is not a run.
+        // Remove the folder, which is not a run without a state.
         folder.undo();
         return Err(failure);
     }
@@ -234,7 +234,7 @@ fn announce(settings: &Settings, source: &Source, data: &Split, tokenizer: &AnyT
         let name = near(Path::new(tokenizer.name()));
         say!("tokens  {name}: a vocabulary of {}", thousands(tokenizer.vocabulary() as u64));
     }
-    // An estimate of the held-out tokens' size in bytes that does not read all tokens.
+    // Estimate the size of the held-out text in bytes, which avoids reading all tokens.
     let held_out_bytes = (source.bytes as f64 * held_out as f64 / tokens as f64) as usize;
     let taken = Taken {
         files: source.files.len(),

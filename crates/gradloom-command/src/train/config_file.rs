@@ -17,7 +17,7 @@ pub(crate) fn read(path: &Path) -> Result<Options> {
     let flag = format!("--config {}", path.display());
     let text = read_text(path, LARGEST, "give a TOML file, or a run's config.json")
         .map_err(|failure| failure.under("--config"))?;
-    // TOML never begins with a brace.
+    // A text that begins with a brace is JSON, because TOML never does.
     let is_json = path.extension().is_some_and(|end| end == "json") || text.trim_start().starts_with('{');
     parse(&text, is_json).map_err(|problem| problem.told(&flag))
 }
@@ -27,7 +27,7 @@ pub(super) fn parse(text: &str, is_json: bool) -> std::result::Result<Options, P
     if is_json { json(text) } else { toml(text) }
 }
 
-/// An error in a text, with its place.
+/// An error in a text, with its location.
 #[derive(Debug)]
 pub(super) struct Problem {
     line: usize,
@@ -79,7 +79,7 @@ impl Problem {
             let key = if key.is_empty() { key } else { format!("{key}: ") };
             return Failure::usage(format!("{place}: {key}{}", short(&self.message))).help(like);
         }
-        // Serde appends the list of known names to the message; it belongs in the help.
+        // Move the list of known names, which serde appends to the message, to the help.
         if let Some((problem, known)) = self.message.split_once(", expected one of ") {
             let name = problem.split_once('`').map_or(problem, |(_, name)| name.trim_end_matches('`'));
             let known: Vec<&str> = known.split(", ").map(|name| name.trim_matches('`')).collect();
@@ -103,7 +103,7 @@ impl Problem {
         Failure::usage(format!("{place}: {key}: {}", short(&self.message))).help(like)
     }
 
-    /// Returns the error in a text that has no name.
+    /// Returns the error as a short message without the name of the text.
     pub(super) fn in_short(&self) -> String {
         format!("line {}: {}", self.line, short(&self.message))
     }
@@ -120,7 +120,7 @@ fn short(text: &str) -> String {
     short
 }
 
-/// Returns the known name that is most similar to a misspelt one.
+/// Returns the known name that is most similar to a misspelled one.
 fn nearest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
     /// Minimum similarity, the same as clap uses for flags.
     const LIKE: f64 = 0.7;

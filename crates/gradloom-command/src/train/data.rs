@@ -90,8 +90,8 @@ impl Data {
         tokenizer.check_shards(paths, what)?;
         let vocabulary = tokenizer.get().vocabulary();
         let all: Vec<&PathBuf> = paths.training.iter().chain(&paths.held_out).collect();
-        // The files as a whole, for their total size and fingerprint. They are mapped, so opening them twice
-        // costs no memory.
+        // Open all files together, for their total size and fingerprint. Opening them twice costs no memory,
+        // because they are mapped.
         let whole = TokenShards::open(&all, vocabulary).map_err(failure)?;
         let context = settings.model.context();
         let split = if paths.held_out.is_empty() || paths.training.is_empty() {
@@ -124,7 +124,7 @@ fn of_option<T>(opened: Result<T>) -> Result<T> {
 fn chosen(settings: &Settings, text: &[u8]) -> Result<AnyTokenizer> {
     let given = settings.tokenizer.given.as_deref().unwrap_or(BYTES);
     match AnyTokenizer::trained_size(given) {
-        // The tokenizer is not trained on the held-out text.
+        // Do not train the tokenizer on the held-out text, the last tenth.
         Some(size) => {
             of_option(size.and_then(|size| AnyTokenizer::train(&text[..text.len() - text.len() / 10], size)))
         }

@@ -68,7 +68,7 @@ pub(super) fn sizes(options: &Options, mut model: AnyConfig) -> Result<AnyConfig
         ("width", options.width, model.width()),
         ("mlp-width", options.mlp_width, model.mlp_width()),
     ];
-    // GPT-2 has a vector for each position; Llama has none.
+    // GPT-2's context is fixed, because it has a vector for each position; Llama's can be reduced.
     let context = match &model {
         AnyConfig::Gpt2(_) => options.context.filter(|context| *context != model.context()),
         AnyConfig::Llama(_) => options.context.filter(|context| *context > model.context()),

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static SAVES: AtomicBool = AtomicBool::new(false);
 static ASKED: AtomicBool = AtomicBool::new(false);
 
-/// Handles interrupts and requests to terminate. This starts a thread, so it must precede everything that
-/// needs threads or leaves files.
+/// Installs the handler of interrupts and requests to terminate. This starts a thread, so it must precede
+/// everything that needs threads or leaves files.
 pub(super) fn listen() -> Result<()> {
     let stop = || {
         if !SAVES.load(Ordering::Relaxed) {
@@ -30,13 +30,12 @@ pub(super) fn listen() -> Result<()> {
     })
 }
 
-/// Makes the first interrupt from now on request a stop after the current step, instead of ending the
-/// process.
+/// Lets the first interrupt from now on request a stop after the current step, instead of ending the process.
 pub(super) fn save_first() {
     SAVES.store(true, Ordering::Relaxed);
 }
 
-/// Returns true if a stop was requested.
+/// Returns `true` if a stop was requested.
 pub(super) fn asked() -> bool {
     ASKED.load(Ordering::Relaxed)
 }

@@ -28,9 +28,9 @@ pub(super) struct Progress {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Spent {
     pub(super) evaluation: Duration,
-    /// Time waiting for copies of the state, and for the last one to be written.
+    /// Time spent waiting for copies of the state, and for the last one to be written.
     pub(super) saving: Duration,
-    /// Time generating the text at the end.
+    /// Time spent generating the text at the end.
     pub(super) sample: Duration,
 }
 

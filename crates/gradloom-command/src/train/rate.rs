@@ -1,10 +1,10 @@
 //! Measurement of the time per step.
 //!
 //! In: the durations of the completed steps, and of the work between them. Out: the current time per step,
-//! including that work, and the remaining time. Invariant: the first step never counts, since it meets
-//! cold caches, pages that the system has yet to provide, and kernels that a driver has yet to compile; the
-//! time of the steps themselves is the mean of the last [`RECENT`]; work between them, such as evaluating and
-//! saving, is periodic, so it is averaged over all steps.
+//! including that work, and the remaining time. Invariant: the first step never counts, because it includes
+//! cache misses, page faults, and the compilation of kernels by a driver; the time of the steps themselves is
+//! the mean of the last [`RECENT`]; work between them, such as evaluating and saving, is periodic, so it is
+//! averaged over all steps.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,8 +17,9 @@ const RECENT: usize = 50;
 pub(super) struct Rate {
     /// Times of the last steps, without the first one.
     recent: VecDeque<Duration>,
-    /// Total time of the steps without the first one, and of the work between them.
+    /// Total time of the steps without the first one.
     own: Duration,
+    /// Total time of the work between the steps.
     between: Duration,
     /// Number of completed steps.
     made: u64,

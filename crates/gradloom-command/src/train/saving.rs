@@ -30,12 +30,12 @@ impl Files {
     /// Writes a state and the files that belong to it. Metrics go first: a resumed run removes surplus rows,
     /// but could not restore missing ones.
     ///
-    /// Also returns whether the folder now has the state.
+    /// Also returns `true` if the folder now has the state.
     pub(super) fn write(&self, snapshot: &Snapshot) -> (bool, Result<()>) {
         if let Err(failure) = self.metrics.sync().and_then(|()| self.events.sync()) {
             return (false, Err(failure));
         }
-        // A second thread, if there is one, writes the model meanwhile; this returns when both are on the
+        // Write the model on a second thread, if one can be started; this returns when both files are on the
         // disk.
         let write_model = || snapshot.write_model(&self.folder, &self.settings);
         let (state, model) = thread::scope(|scope| {
@@ -111,9 +111,11 @@ pub(super) struct Saving {
     saved: u64,
     /// Number of steps between saves; `None` to save by time.
     every: Option<u64>,
-    /// Start of the last save, the time for which steps waited for it, and the time until the next one.
+    /// Start of the last save.
     began: Instant,
+    /// Time for which steps waited for the last save.
     stood: Duration,
+    /// Minimum time from the start of the last save to the next one.
     pause: Duration,
 }
 
@@ -125,7 +127,7 @@ impl Saving {
         Self { files, writer, waiting: None, spare, saved, every, began, stood, pause }
     }
 
-    /// Returns true if the state after a step should be saved.
+    /// Returns `true` if the state after a step should be saved.
     pub(super) fn is_due(&self, step: u64) -> bool {
         match self.every {
             Some(every) => step.is_multiple_of(every),
@@ -181,7 +183,7 @@ impl Saving {
 
     /// Returns the failure for a file that could not be written during a run.
     pub(super) fn interrupted(&mut self, step: u64, failure: Failure) -> Failure {
-        // The first of two failures is more informative.
+        // Ignore a second failure, because the first one is more informative.
         let _ = self.settle();
         failure.context(&format!("saving after step {} failed", thousands(step))).help(format!(
             "the state of step {} is whole; make room or lift the restriction, then {} repeats what came \

@@ -137,7 +137,7 @@ fn defaults(preset: &str) -> (u64, usize, f64) {
     match preset {
         "tiny" => (2000, 8, 2e-3),
         "small" => (5000, 32, 1e-3),
-        // Higher rates destroy the learnt weights.
+        // Higher rates would destroy the learned weights.
         INIT => (1000, 8, 1e-4),
         _ => (10_000, 8, 3e-4),
     }
@@ -469,7 +469,7 @@ pub(crate) fn invalid_model(error: &ConfigError) -> Failure {
         ConfigError::HeadsDoNotDivideWidth { width, heads } => format!("--width {width} --heads {heads}"),
         ConfigError::Dropout { dropout } => format!("--dropout {dropout}"),
         ConfigError::TooLarge { sizes, .. } => {
-            // The vocabulary is the tokenizer's or the preset's, and has no flag.
+            // Omit the vocabulary, which is the tokenizer's or the preset's, and has no flag.
             let flags = sizes.iter().filter(|(field, _)| *field != "vocabulary");
             let flags: Vec<String> =
                 flags.map(|(field, size)| format!("--{} {size}", field.replace('_', "-"))).collect();

@@ -38,11 +38,11 @@ pub(super) fn train(run: Run, debug_nan: bool) -> Result<()> {
     let result = course.go(&data);
     course.progress.clear();
     let is_done = course.steps == training.steps;
-    // The last state is written at the same time.
+    // Generate the text while the last state is being written.
     let result = result.and_then(|()| if is_done { course.sample(&tokenizer).map(Some) } else { Ok(None) });
     let settled = course.timed(|spent| &mut spent.saving, |course| course.saving.settle());
     course.progress.finish(course.steps);
-    // The first of two failures is more informative.
+    // Report the first of two failures, which is more informative.
     let result = result.and_then(|text| settled.map(|()| text));
     let result = result.and_then(|text| text.map_or(Ok(()), |text| finish(&files, &text)));
     let reason = match &result {
@@ -91,7 +91,7 @@ impl Course {
         let result = self.make_steps(data);
         let recorded = self.record();
         result.and(recorded)?;
-        // No further step could show that the state is good.
+        // Compute the held-out loss, because no further step could show that the state is good.
         if self.proven != self.steps {
             self.held_out()?;
         }

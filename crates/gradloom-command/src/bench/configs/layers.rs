@@ -48,8 +48,8 @@ pub(super) fn lstm(device: &Device) -> Result<Box<dyn Workload>> {
 }
 
 /// Compiles tensorgrad's sample: 64 images of 28 x 28 pixels through 3 x 3 convolutions, from 1 to 16 to 32
-/// channels, each followed by ReLU and 2 x 2 max pooling, then linear layers from 1568 to 64 to 10. AdamW,
-/// with gradients clipped to norm 1.
+/// channels, each followed by ReLU and 2 x 2 max pooling, then linear layers from 1568 to 64 to 10. The step
+/// clips gradients to norm 1 and uses AdamW.
 pub(super) fn digits(device: &Device) -> Result<Box<dyn Workload>> {
     const BATCH: usize = 64;
     let began = Instant::now();

@@ -27,7 +27,8 @@ pub(super) fn digits(device: &Device) -> Result<Box<dyn Workload>> {
     const BATCH: usize = 128;
     const PIXELS: usize = 28 * 28;
     const CLASSES: usize = 10;
-    // Multiples of the golden ratio are evenly spread; a float32 holds 24 bits exactly.
+    // Spread the pixels evenly: they are multiples of the golden ratio with 24 bits, which a float32 holds
+    // exactly.
     let pixel = |i: u32| (i.wrapping_mul(2_654_435_769) >> 8) as f32 / (1 << 24) as f32;
     let pixels = (0..(BATCH * PIXELS) as u32).map(pixel).collect();
     let classes = (0..BATCH).map(|row| (row % CLASSES) as i32).collect();

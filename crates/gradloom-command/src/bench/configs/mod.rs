@@ -22,7 +22,7 @@ pub(crate) struct Config {
     pub(crate) name: &'static str,
     /// Total number of steps.
     pub(crate) steps: u64,
-    /// Number of warm-up steps among them, which are not timed.
+    /// Number of warm-up steps, which count towards `steps` but are not timed.
     pub(crate) warm: u64,
     kind: Kind,
 }
@@ -66,7 +66,7 @@ impl Config {
     /// Returns the configuration with this name.
     ///
     /// # Errors
-    /// When no configuration has this name; the message lists the names.
+    /// Returns an error that lists the names if no configuration has this name.
     pub(crate) fn find(name: &str) -> Result<Config> {
         CONFIGS.into_iter().find(|config| config.name == name).ok_or_else(|| {
             let names = CONFIGS.map(|config| config.name).join(", ");
@@ -78,8 +78,8 @@ impl Config {
     /// Compiles the step.
     ///
     /// # Errors
-    /// When `data`, a folder of weights and tokens, does not fit the configuration, or the step does not fit
-    /// the device.
+    /// Returns an error if `data`, a folder of weights and tokens, does not fit the configuration, or if the
+    /// step does not fit the device.
     pub(crate) fn compile(&self, device: &Device, data: Option<&Path>) -> Result<Box<dyn Workload>> {
         match &self.kind {
             Kind::Gpt2 { model, batch } => gpt2::compile(self.name, model, *batch, device, data),
@@ -110,7 +110,7 @@ mod tests {
         let target = Target::cuda(Limits::cuda(), precision);
         let workload = config.compile(&Device::null_for(target.clone()), None).unwrap();
         let texts = target.emit(workload.graph(), workload.plan()).unwrap();
-        // Kernels are compared without their names and launch numbers.
+        // Remove names and launch numbers, so that equal kernels have equal texts.
         let plain = |text: &Text| {
             let (before, name) = text.source.split_once("__launch_bounds__(").expect("a kernel has bounds");
             let (bounds, name) = name.split_once(") ").expect("bounds end");
@@ -125,8 +125,8 @@ mod tests {
     fn kernels_of_all_configurations_are_cuda_c() {
         let library = nvrtc::library();
         let mut all = BTreeSet::new();
-        // The LSTM has thousands of launches, whose kernels occur in other configurations too, as do those of
-        // the larger batch.
+        // Skip the LSTM, whose thousands of launches run kernels that other configurations contain, too, and
+        // the larger batch, for the same reason.
         for config in CONFIGS.iter().filter(|config| !["lstm", "gpt2-124m-b16"].contains(&config.name)) {
             for precision in Precision::ALL {
                 let made = kernels(config, precision);

@@ -59,13 +59,13 @@ pub(crate) struct AdditionTransformer {
 struct Block {
     /// Normalization before attention.
     norm_attention: LayerNorm,
-    /// Projection to the queries of all heads, `[64, 64]`, without bias, as the next three.
+    /// Projection to the queries of all heads, `[64, 64]`, without bias.
     query: Linear,
-    /// Projection to the keys.
+    /// Projection to the keys of all heads, `[64, 64]`, without bias.
     key: Linear,
-    /// Projection to the values.
+    /// Projection to the values of all heads, `[64, 64]`, without bias.
     value: Linear,
-    /// Projection of the concatenated heads.
+    /// Projection of the concatenated heads, `[64, 64]`, without bias.
     output: Linear,
     /// Normalization before the MLP.
     norm_mlp: LayerNorm,
@@ -98,8 +98,8 @@ impl AdditionTransformer {
         self.norm.forward(x).matmul(self.tokens.weight.tensor().transpose(0, 1))
     }
 
-    /// Returns the mean cross-entropy in nats over the digits of the sum. Ids and targets are i32 `[batch,
-    /// 8]`, the mask is f32 `[8]` ([`MASK`]).
+    /// Returns the mean cross-entropy in nats over the digits of the sum. Ids and targets are i32
+    /// `[batch, 8]`; the mask is f32 `[8]` ([`MASK`]).
     pub(crate) fn loss(&self, ids: Tensor, targets: Tensor, mask: Tensor) -> Tensor {
         let [batch, _] = ids.dims();
         let digits = batch * MASK.iter().filter(|&&weight| weight > 0.0).count();
@@ -138,7 +138,7 @@ impl Block {
 /// Returns `count` problems as ids and targets, both row-major with rows of 8. A target is the character that
 /// follows.
 pub(crate) fn problems(count: u32) -> (Vec<i32>, Vec<i32>) {
-    // Multiples of the golden ratio are evenly spread.
+    // Spread the numbers evenly: they are multiples of the golden ratio.
     let number = |i: u32| ((i.wrapping_mul(2_654_435_769) >> 8) % 100) as i32;
     let all: Vec<_> = (0..count).map(|row| characters(number(2 * row), number(2 * row + 1))).collect();
     let part = |from: usize| all.iter().flat_map(|text| text[from..from + SEQUENCE].to_vec()).collect();

@@ -41,7 +41,7 @@ pub(super) struct Given {
 /// Reads the files of a configuration.
 ///
 /// # Errors
-/// When a file is missing or has another size, or was made for other sizes of the model.
+/// Returns an error if a file is missing or has another size, or was made for other sizes of the model.
 #[expect(clippy::disallowed_methods, reason = "our own script writes the file")]
 pub(super) fn load(folder: &Path, name: &str, shape: &Shape) -> Result<Given> {
     let read = |suffix: &str| {
@@ -100,7 +100,7 @@ impl Given {
         }
         let tensors: Vec<(&str, &Type, &[u8])> =
             self.weights.iter().map(|(name, ty, bytes)| (name.as_str(), ty, bytes.as_slice())).collect();
-        // The null device stores no weights.
+        // Ignore the error of the null device, which stores no weights.
         match store.write(&tensors) {
             Err(error) if error.kind() == gradloom::ErrorKind::Device => Ok(()),
             other => Ok(other?),
