@@ -8,13 +8,13 @@ pub fn name() -> String {
     std::env::var("GRADLOOM_ADAPTER").unwrap_or_default()
 }
 
-/// Returns whether the GPU is used through CUDA.
+/// Returns `true` if the GPU is used through CUDA.
 pub fn is_cuda() -> bool {
     name().starts_with("cuda")
 }
 
-/// Returns whether a test is skipped because no adapter exists, and if so records the skip. `none` is true if
-/// WebGPU has no adapter.
+/// Returns `true` if a test is skipped because no adapter exists, and if so records the skip. `none` is true
+/// if WebGPU has no adapter.
 ///
 /// # Panics
 /// Panics if no adapter exists but `GRADLOOM_NEEDS_ADAPTER` is set.
@@ -27,7 +27,7 @@ pub fn skipped(none: bool) -> bool {
     none
 }
 
-/// Returns whether a WebGPU-only test is skipped, because tests use CUDA or for the reason in [`skipped`].
+/// Returns `true` if a WebGPU-only test is skipped, because tests use CUDA or for the reason in [`skipped`].
 ///
 /// # Panics
 /// Panics under the same conditions as [`skipped`], if tests do not use CUDA.
@@ -38,7 +38,7 @@ pub fn skipped_on_cuda(none: bool) -> bool {
     is_cuda() || skipped(none)
 }
 
-/// Returns whether a CUDA-only test is skipped because `GRADLOOM_ADAPTER` is not `cuda`, and if so records
+/// Returns `true` if a CUDA-only test is skipped because `GRADLOOM_ADAPTER` is not `cuda`, and if so records
 /// the skip.
 ///
 /// # Panics

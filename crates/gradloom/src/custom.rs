@@ -33,7 +33,7 @@
 //!         }
 //!     }
 //!
-//!     // In ops of the graph, which are fused with what is around them.
+//!     // Build the gradient from ops of the graph, which are fused with the surrounding ops.
 //!     fn gradient(
 //!         &self,
 //!         b: &mut Builder<'_>,

@@ -53,7 +53,7 @@ mod without_wgpu {
             missing("GPUs", "wgpu")
         }
 
-        /// As [`WgpuDevice::wgpu`].
+        /// Returns an error, as [`WgpuDevice::wgpu`] does.
         ///
         /// # Errors
         /// Returns the same errors as [`WgpuDevice::wgpu`].

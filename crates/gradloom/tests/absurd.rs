@@ -143,7 +143,7 @@ fn trainer() -> Trainer<Linear, 1> {
         .clip_norm(1.0)
 }
 
-/// Returns whether a call succeeded. Checks that an error has a remedy.
+/// Returns `true` if a call succeeded. Checks that an error has a remedy.
 fn is_sound<T>(call: &str, outcome: Result<T>) -> bool {
     if let Err(error) = &outcome {
         assert!(!error.message().is_empty() && error.remedies().next().is_some(), "{call}: {error}");

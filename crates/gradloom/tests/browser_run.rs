@@ -192,7 +192,7 @@ fn native_kernels_and_results_are_those_of_the_browser() {
     KERNELS.lock().unwrap().clear();
 
     const BATCH: usize = 128;
-    // TypeScript's schedules count the first step as 1.
+    // Advance the schedule by one step, because TypeScript's schedules count the first step as 1.
     let linear = Schedule::Linear { from: 0.005, to: 0.0005, steps: 1500 };
     let rate = Schedule::Advanced { by: 1, then: Box::new(linear) };
     let train = Trainer::new(AdditionTransformer::new())

@@ -185,7 +185,7 @@ fn the_smallest_contexts_have_texts_too() {
     }
 }
 
-/// Feeding the text in pieces of any length gives the logits of the whole text.
+/// Tests that a text fed in chunks of any length has the same logits as the whole text.
 #[test]
 fn logits_are_those_of_the_whole_text() {
     let session = session(16, 2);

@@ -443,7 +443,8 @@ fn graph(oracle: &Oracle, cases: &[(&String, &Function)], dtype: DType) -> ir::G
 
 /// Returns the largest relative error of an element.
 fn error(got: &[f64], want: &[f64]) -> f64 {
-    // A small element may lose digits in a sum with large ones.
+    // Compare small elements relative to the largest one, because they may lose digits in a sum with large
+    // ones.
     let scale = want.iter().fold(0.0, |most: f64, x| most.max(x.abs())) * 0.05;
     let error = |(&got, &want): (&f64, &f64)| match got.is_nan() || want.is_nan() {
         true if got.is_nan() && want.is_nan() => 0.0,

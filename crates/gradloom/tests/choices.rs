@@ -96,8 +96,8 @@ impl Row {
         self.sampling.choose(&self.logits, &self.past, self.position)
     }
 
-    /// Returns whether the token could be drawn if the bounds or the random number differed by a few units in
-    /// the last place of f32.
+    /// Returns `true` if the token could be drawn if the bounds or the random number differed by a few units
+    /// in the last place of f32.
     fn is_nearly(&self, token: usize) -> bool {
         let uniform = self.sampling.uniform(self.position, gradloom_models::decoding::Draw::Token);
         let off = [1.0 - 4e-6, 1.0, 1.0 + 4e-6];

@@ -80,7 +80,8 @@ impl Case {
         (loss, content(&train))
     }
 
-    /// Trains in every way with the given options, checks that the bits are the same, and returns the loss.
+    /// Trains with and without graphs, queued and interleaved with other programs, checks that the bits are
+    /// the same, and returns the loss.
     fn has_the_same_bits_however_it_runs(&self, options: &CudaOptions) -> f32 {
         let device = Device::cuda_with(options).unwrap();
         let captured = self.trained(&device, false, |_| {});
@@ -155,7 +156,7 @@ fn products_are_as_exact_as_their_precision() {
     for precision in Precision::ALL {
         let range = match precision {
             Precision::F32 => 0.0..1e-6,
-            // Sums are truncated, not rounded.
+            // Allow a larger error than for f32, because sums are truncated, not rounded.
             Precision::Tf32x3 => 0.0..2e-5,
             Precision::Tf32 | Precision::F16 => 2e-5..2e-3,
             Precision::Bf16 => 2e-4..2e-2,
@@ -183,7 +184,7 @@ fn products_are_as_exact_as_their_precision() {
                 (0..rows * columns).map(|i| x[i % rows * columns + i / rows]).collect()
             };
             let results = infer.run((&a, &turned(&a, m, k), &b, &turned(&b, k, n))).unwrap();
-            // A few rows are sufficient.
+            // Check only a few rows.
             for row in [0, m / 3, m - 1] {
                 let dot = |column: usize| -> f64 {
                     (0..k).map(|t| f64::from(a[row * k + t]) * f64::from(b[t * n + column])).sum()

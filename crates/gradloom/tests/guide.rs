@@ -88,7 +88,7 @@ fn every_page_is_listed_and_tested() {
 fn every_block_says_its_language_and_runs() {
     for (name, text) in guide() {
         for fence in prose_and_fences(&text).1 {
-            // A separate program, because it starts itself as a child process.
+            // This attribute marks an example that starts itself as a child process.
             let language = fence[3..].trim_end_matches(",standalone_crate");
             assert!(LANGUAGES.contains(&language), "{name}: `{fence}`");
         }
@@ -111,7 +111,7 @@ fn links_lead_somewhere() {
             if link.contains("://") {
                 continue;
             }
-            // A link may span several lines.
+            // Join a link that spans several lines.
             let link = link.replace('\n', "");
             let (path, place) = link.split_once('#').unwrap_or((&link, ""));
             let target = if path.is_empty() { file.clone() } else { file.with_file_name(path) };

@@ -233,7 +233,8 @@ fn kernels_in_a_row_that_read_weights_start_before_those_before_them_are_done() 
     let phase = replay.nodes.iter().skip(1).take_while(|node| node.unit.is_some());
     assert!(phase.flat_map(|node| &node.touches.writes).all(|(memory, _)| *memory >= Region::Step as usize));
 
-    // If kernels run concurrently, a kernel that waits would occupy the place of another.
+    // No kernel starts early if kernels run concurrently, because a waiting kernel would occupy resources
+    // that another one needs.
     let all = session
         .infer([f32("x", [1, 256])], |layers, [x]| {
             layers.iter().map(|layer| layer.forward(x).cumsum(1)).reduce(|a, b| a + b).unwrap()

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// each, of at most 2^20 elements, start, create the pool's locks, and wait for a test.
 const ONCE: usize = 100;
 
-/// Large enough that one allocation in every nine steps would exceed [`ONCE`].
+/// Number of steps: so large that one allocation in every nine steps would exceed [`ONCE`].
 const STEPS: usize = 1000;
 
 struct Counting;

@@ -1,7 +1,7 @@
 //! Tests the origins of ops: no op of a model or layer has an origin in the standard library, and the origin
 //! of a call is the line in the user's file, even if a method is passed as a path.
 
-// Users also pass paths where a call would be shorter.
+// Pass paths even where a call would be shorter, as users do.
 #![allow(clippy::unnecessary_map_on_constructor)]
 
 use gradloom::ir::Graph;

@@ -72,7 +72,7 @@ fn weights_come_back_before_and_after_a_program_is_compiled() {
         assert_eq!(one.get(&name).unwrap(), other.get(&name).unwrap(), "{name}");
     }
     assert_eq!(outputs(&one), outputs(&other));
-    // A session that already has a compiled program.
+    // Load into a session that already has a compiled program.
     let third = session(3);
     let before = outputs(&third);
     third.load(file("net.safetensors")).unwrap();
@@ -289,7 +289,7 @@ fn an_index_joins_files() {
     let failure = || Weights::open(file("model.safetensors.index.json")).unwrap_err();
     let lost = map.insert("first.bias".to_string(), "model-2.safetensors".to_string()).unwrap();
     index(&map);
-    // A tensor that the model needs; others may be missing.
+    // Loading fails if the model needs the missing tensor; others may be missing.
     let missing = session(2).load(file("model.safetensors.index.json")).unwrap_err();
     assert!(missing.message().contains("the file has no `first.bias`"), "{missing}");
     map.insert("first.bias".to_string(), format!("../{lost}"));

@@ -6,10 +6,11 @@ mod common;
 
 use gradloom::prelude::*;
 
-/// Steps in which pools fill, drivers finish compilation, and allocators reach their final size.
+/// Number of steps in which pools fill, drivers finish compilation, and allocators reach their final size.
 const EARLY: usize = 1_000;
-/// Number of measured steps, and their number if `GRADLOOM_LONG_RUN` is set.
+/// Number of measured steps.
 const STEPS: usize = 900;
+/// Number of measured steps if `GRADLOOM_LONG_RUN` is set.
 const LONG: usize = 9_000;
 /// Maximum growth of the process in bytes during the measured steps.
 const GROWTH: usize = 5 << 20;

@@ -26,7 +26,7 @@ fn open(options: &WgpuOptions) -> Device {
     Device::wgpu_with(options).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Returns whether a test is skipped because there is no adapter, and if so records the skip.
+/// Returns `true` if a test is skipped because there is no adapter, and if so records the skip.
 fn skipped() -> bool {
     gradloom_testing::adapter::skipped(gradloom::adapters().is_empty())
 }
@@ -79,9 +79,10 @@ fn losses(device: &Device, steps: usize) -> Vec<f32> {
     (0..steps).map(|_| train.step((&ids, &targets)).unwrap().loss().unwrap()).collect()
 }
 
-/// Maximum relative change of a loss in the first steps due to rounding to 11 bits. Later steps amplify the
-/// change.
+/// Maximum relative change of a loss in the first [`FIRST`] steps due to rounding to 11 bits. In later steps,
+/// which amplify the change, four times as much is allowed.
 const TOLERANCE: f32 = 5e-3;
+/// Number of steps to which [`TOLERANCE`] applies.
 const FIRST: usize = 15;
 
 #[test]

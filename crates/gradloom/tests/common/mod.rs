@@ -55,12 +55,12 @@ impl Oracle {
         &self.0.get(name).unwrap_or_else(|| panic!("no {name} in the oracle file")).elements
     }
 
-    /// Returns whether a case has a tensor with this number or letter.
+    /// Returns `true` if a case has a tensor with this number or letter.
     pub fn has(&self, case: &str, tensor: impl std::fmt::Display) -> bool {
         self.0.contains_key(&format!("{case}/{tensor}"))
     }
 
-    /// Returns whether the tensor has an integer dtype.
+    /// Returns `true` if the tensor has an integer dtype.
     pub fn is_whole(&self, name: &str) -> bool {
         self.0[name].whole
     }

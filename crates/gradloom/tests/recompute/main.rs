@@ -37,12 +37,12 @@ fn trainer_of(model: Gpt2, batch: usize, time: usize) -> Trainer<Gpt2, 2> {
         .seed(5)
 }
 
-/// Returns a trainer with small activations, for running.
+/// Returns a trainer with small activations, for tests that run steps.
 fn trainer(model: Gpt2) -> Trainer<Gpt2, 2> {
     trainer_of(model, BATCH, TIME)
 }
 
-/// Returns a trainer whose activations far outweigh the parameters, for planning.
+/// Returns a trainer whose activations far outweigh the parameters, for tests that only plan steps.
 fn long_trainer(model: Gpt2) -> Trainer<Gpt2, 2> {
     trainer_of(model, 16, CONTEXT)
 }

@@ -46,7 +46,7 @@ fn many_may_await_one_step_and_some_may_give_up() {
     for i in 0..5 {
         let (ids, y) = data(i);
         let step = train.step((&ids, &y)).unwrap();
-        // Polled once and dropped.
+        // Poll a future once, and drop it.
         let mut dropped = Box::pin(step.loss_async());
         let _ = dropped.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         drop(dropped);

@@ -28,12 +28,12 @@ fn device() -> Device {
     gradloom::testing::gpu(&name).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Returns whether a test is skipped because there is no adapter, and if so records the skip.
+/// Returns `true` if a test is skipped because there is no adapter, and if so records the skip.
 fn skipped() -> bool {
     gradloom_testing::adapter::skipped(gradloom::adapters().is_empty())
 }
 
-/// Returns whether a WebGPU-only test is skipped: for the reason in [`skipped`], or because the device uses
+/// Returns `true` if a WebGPU-only test is skipped: for the reason in [`skipped`], or because the device uses
 /// CUDA.
 fn not_webgpu() -> bool {
     gradloom_testing::adapter::skipped_on_cuda(gradloom::adapters().is_empty())
