@@ -24,7 +24,7 @@ const TOLERANCE: f64 = 1e-3;
 /// Runs `cargo xtask chains`.
 ///
 /// # Errors
-/// When a chain is wrong.
+/// Returns an error if a chain is wrong.
 pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
     let (mut longest, mut largest, mut only) = (u64::MAX, u64::MAX, String::new());
     let (mut shortest, mut smallest, mut threads) = (0, 0, 2);

@@ -9,7 +9,7 @@ pub(crate) enum Slot<'a> {
 /// Reads options into the variables with their names.
 ///
 /// # Errors
-/// When an option is unknown or has no value, or its value should be a number and is not.
+/// Returns an error if an option is unknown or has no value, or if its value should be a number and is not.
 pub(crate) fn read(arguments: &[String], known: &mut [(&str, Slot<'_>)]) -> Result<(), String> {
     for pair in arguments.chunks(2) {
         let names = || known.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");

@@ -36,7 +36,7 @@ struct Counts {
 /// Runs `cargo xtask worlds`.
 ///
 /// # Errors
-/// When options are wrong, or a program fails.
+/// Returns an error if options are wrong, or if a program fails.
 pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
     let (mut every, mut three, mut drawn, mut seed, mut threads) = (1, 10, 100_000, 1, 2);
     let (mut device, mut adapter) = (String::from("cpu"), String::new());
@@ -66,7 +66,7 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
                 let mut number = 0;
                 let mut mine = |program: &Program| {
                     number += 1;
-                    // Neighbouring programs differ little, so those omitted are spread evenly.
+                    // Select programs at random, because neighboring ones differ little.
                     if number % threads == thread && Random::new(seed ^ number).next().is_multiple_of(every) {
                         check(program, devices, counts);
                     }

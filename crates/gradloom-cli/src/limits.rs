@@ -42,23 +42,22 @@ fn refused(size: usize) {
 // SAFETY: all calls are passed to the system allocator, and its results are returned unchanged.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller upholds the contract, which is the same for the system allocator, here and
-        // below.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc`, which is that of the system allocator.
         noted(unsafe { System.alloc(layout) }, layout.size())
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as above.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc`, which is that of the system allocator.
         noted(unsafe { System.alloc_zeroed(layout) }, layout.size())
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: as above.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc`. All blocks are from the system allocator.
         noted(unsafe { System.realloc(block, layout, size) }, size)
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: as above.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc`. All blocks are from the system allocator.
         unsafe { System.dealloc(block, layout) }
     }
 }
@@ -74,7 +73,7 @@ pub(crate) fn run(command: fn() -> ExitCode) -> ExitCode {
     match thread.spawn(command) {
         // The panic was already reported; 101 is the usual exit code.
         Ok(thread) => thread.join().unwrap_or_else(|_| ExitCode::from(101)),
-        // If no thread can be started, this one runs the command.
+        // If no thread can be started, run the command on this one.
         Err(_) => command(),
     }
 }
@@ -99,7 +98,7 @@ fn handle_signals() {
     let handler = aborted as extern "C" fn(libc::c_int);
     // SAFETY: the handler is async-signal-safe, and an ignored signal calls nothing.
     unsafe {
-        // Writing beyond the file size limit then returns an error.
+        // Let a write beyond the file size limit return an error instead of ending the process.
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
         libc::signal(libc::SIGABRT, handler as libc::sighandler_t);
     }

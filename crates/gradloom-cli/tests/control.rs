@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use std::fs;
 use std::path::Path;
 
-/// A colour, a one-byte control sequence of Latin-1, a bell, a carriage return, and a change of writing
+/// A color, a one-byte control sequence of Latin-1, a bell, a carriage return, and a change of writing
 /// direction.
 const EVIL: &str = "x\u{1b}[31m\u{9b}2J\u{7}\r\u{7f}\u{202e}";
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data");

@@ -30,7 +30,7 @@ fn a_text_and_questions() {
     assert!((found["perplexity"].as_f64().unwrap() / loss.exp() - 1.0).abs() < 1e-9);
     // The tokens are bytes.
     assert!((found["bits_per_byte"].as_f64().unwrap() * 2f64.ln() / loss - 1.0).abs() < 1e-9);
-    // The model learnt digits and not `q`, so the first answer is right and the second wrong.
+    // The model learned digits and not `q`, so the first answer is right and the second wrong.
     assert_eq!(
         (&found["questions"], &found["right"], &found["accuracy"]),
         (&2.into(), &1.into(), &0.5.into())

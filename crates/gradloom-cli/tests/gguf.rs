@@ -26,7 +26,7 @@ fn the_tokenizer_of_a_file_is_used() {
     let bits = found["loss"].as_f64().unwrap() * 71.0 / 2f64.ln() / (9.0 * 18.0 - 3.0);
     assert!((found["bits_per_byte"].as_f64().unwrap() / bits - 1.0).abs() < 1e-9, "{found} {bits}");
 
-    // If the file's own tokenizer is not supported, one beside the file is used; without it, this is an
+    // If the file's own tokenizer is not supported, the one next to the file is used; without it, this is an
     // error.
     let bytes = workspace.read("gpt2.gguf");
     let at = bytes.windows(5).position(|five| five == b"gpt-2").expect("how text is split");

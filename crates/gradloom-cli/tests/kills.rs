@@ -104,8 +104,8 @@ fn two_models() -> Workspace {
     workspace
 }
 
-/// Kills a command: in every third turn at a random moment, otherwise after it began to write to `partial`.
-/// Returns `true` if it had ended before.
+/// Kills a command: in every third round at a random moment, otherwise after it began to write to `partial`.
+/// Returns `true` if the command had ended before.
 fn killed(mut command: Command, partial: &Path, turn: u64, whole: Duration, random: &mut Random) -> bool {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the command starts");
     let writing = !turn.is_multiple_of(3);
@@ -135,7 +135,7 @@ fn an_import_that_is_killed_at_any_moment_is_made_again() {
     let whole = expected("whole");
     let (mut random, mut before) = (Random(kills), 0);
     for kill in 0..kills {
-        // The folder does not exist, or is empty.
+        // Test an empty folder in every other round, and no folder in the others.
         let is_empty = kill % 2 == 0;
         if is_empty {
             fs::create_dir(workspace.path("out")).unwrap();

@@ -56,7 +56,7 @@ const EXPECTED: [Expected; 3] = [
 fn small_models_train_in_few_launches_and_little_memory() {
     let workspace = Workspace::new();
     for expected in EXPECTED {
-        // Two threads on every machine, since each has its own scratch memory.
+        // Use two threads on every machine, because each has its own scratch memory.
         let line =
             format!("bench --config {} --steps {} --threads 2 --json", expected.config, expected.steps);
         let json = workspace.succeed(&line).stdout;

@@ -27,7 +27,7 @@ fn copy(workspace: &Workspace, from: &str, to: &str) {
     }
 }
 
-/// Puts the tokenizer of a small GGUF file beside models of the test data, which have none.
+/// Puts the tokenizer of a small GGUF file next to models of the test data, which have none.
 fn give_tokenizer(workspace: &Workspace, folders: &[&str]) {
     copy(workspace, "gguf/gpt2.gguf", "gpt2.gguf");
     workspace.succeed("import gpt2.gguf its-tokenizer");

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 /// A file or folder of the workspace.
 struct Thing {
     path: &'static str,
-    /// Words for it in an error, any of which is accepted.
+    /// Words for the file or folder in an error, any of which is accepted.
     is: &'static [&'static str],
 }
 
@@ -367,7 +367,7 @@ fn what_fails_for_another_reason_is_no_usage() {
     ]
     .map(str::to_string)
     .to_vec();
-    // A wrong configuration is not an error of the command line, with or without other files beside it.
+    // A wrong configuration is not an error of the command line, with or without other files next to it.
     workspace.put("keys/config.json", b"{\"model_type\": \"gpt2\", \"n_positions\": \"many\"}");
     workspace.put("keys_beside/config.json", &workspace.read("keys/config.json"));
     workspace.put("keys_beside/model.safetensors", &workspace.read("hf/model.safetensors"));

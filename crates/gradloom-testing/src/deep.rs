@@ -29,7 +29,7 @@ pub fn deep(seed: u64, most: usize) -> Result<Graph> {
             3 => blocks(&mut random, x, ops),
             _ => recurrence(&mut random, x, ops / 8),
         };
-        // Half of the graphs have gradients.
+        // Add gradients to half of the graphs.
         if random.below(2) == 0 {
             let [dx, dp] = gradients(y.sum(), [x[0], x[1]]);
             vec![y, dx, dp]
@@ -85,7 +85,7 @@ fn chain(random: &mut Random, x: &[Tensor], ops: usize) -> Tensor {
         let [y, other] = [0, 0].map(|_| recent[recent.len() - 1 - random.below(recent.len().min(40))]);
         recent.push(step(random, y, other));
     }
-    // Uses the values that nothing else uses.
+    // Use the values that nothing else uses.
     recent.iter().rev().take(50).fold(recent[0], |sum, &value| 0.9 * sum + 0.1 * value)
 }
 

@@ -12,7 +12,7 @@ use gradloom_core::ir::{DType, Graph, OpKind};
 use gradloom_core::reference::{Evaluation, HostTensor, evaluate, evaluate_values};
 use std::ops::AddAssign;
 
-/// Steps with larger numbers are not compared, because float32 is too inexact for them.
+/// Maximum magnitude of the numbers in a compared step, because float32 is too inexact for larger ones.
 const LARGEST: f64 = 1e4;
 /// Maximum error, relative to the largest number that the step computes.
 const SHARE: f64 = 1e-5;
@@ -30,10 +30,10 @@ pub enum Found {
     Wild,
 }
 
-/// Number of compared steps, by result.
+/// Numbers of steps by the outcome of their comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compared {
-    /// Number of steps that were close or sensitive.
+    /// Number of compared steps, whose results were close or sensitive.
     pub steps: u64,
     /// Number of sensitive steps.
     pub sensitive: u64,

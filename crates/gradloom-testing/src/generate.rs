@@ -142,7 +142,7 @@ impl Generator {
         let dense: Vec<_> = (0..ty.elements()).map(|_| number()).collect();
         let data =
             if self.random.below(3) > 0 { Literal::Splat(first) } else { Literal::Dense(dense.into()) };
-        // Not limited in size, because a value of this type already exists.
+        // The size is not limited, because a value of this type already exists.
         let kind = OpKind::Constant { ty: ty.clone(), data };
         self.graph.add(kind, &[], None).expect("a value of this type is there")[0]
     }
@@ -172,7 +172,7 @@ impl Generator {
             4..=8 => self.binary(pool, x),
             9 => {
                 let other = self.like(pool, x);
-                // The second comparison may have its operands reversed.
+                // Randomly reverse the operands of the second comparison.
                 let (op, reversed) = (self.random.pick(CompareOp::ALL), self.random.pick(CompareOp::ALL));
                 let y = self.try_add(OpKind::Compare(op), &[x, other])?;
                 let (a, b) = self.random.pick(&[(x, other), (other, x)]);
@@ -181,7 +181,7 @@ impl Generator {
             }
             10 => self.select(pool, x),
             11 => {
-                // A pass replaces i64, but graphs are also run without passes.
+                // Draw no i64, because a pass replaces it, but graphs are also run without passes.
                 let dtype = self.random.pick(&DType::ALL.map(|dtype| match dtype {
                     DType::I64 => DType::U8,
                     dtype => dtype,
@@ -239,7 +239,7 @@ impl Generator {
         }
         let op = if rounds { self.random.pick(&SMOOTH) } else { self.random.pick(&EXACT) };
         let y = self.try_add(OpKind::Unary(op), &[x])?;
-        // Often the same function twice in a row.
+        // Often apply the same function twice in a row.
         let again = self.random.below(3) == 0 && EXACT.contains(&op);
         if again { self.try_add(OpKind::Unary(op), &y) } else { Some(y) }
     }
@@ -252,7 +252,7 @@ impl Generator {
         let varies = self.varying.contains(&x) || self.varying.contains(&other);
         let op = if matches!(op, Div | Pow | Rem) && !varies { BinaryOp::Mul } else { op };
         if matches!(op, Div | Rem) && self.graph.ty(x).dtype.is_integer() {
-            // A divisor of zero would trap.
+            // Divide by a positive constant, because a divisor of zero would trap.
             let ty = self.graph.ty(x).clone();
             let data = Literal::Splat(Number::Int(1 + self.random.below(3) as i64));
             let divisor = self.add(OpKind::Constant { ty, data }, &[])[0];
@@ -260,7 +260,7 @@ impl Generator {
         }
         let y = self.try_add(OpKind::Binary(op), &[a, b])?;
         if op.is_commutative() && self.random.below(4) == 0 {
-            // The same op with its operands reversed, for common subexpression elimination.
+            // Add the same op with its operands reversed, for common subexpression elimination.
             let z = self.try_add(OpKind::Binary(op), &[b, a])?;
             return Some([y, z].concat());
         }
@@ -448,7 +448,8 @@ impl Generator {
         let block = self.graph.add_block(&types);
         let params = self.graph.blocks[block].params.clone();
         if !repeat {
-            // In a loop, a later iteration may receive a constant where the first one receives a leaf.
+            // Parameters of a loop do not count as varying, because a later iteration may receive a constant
+            // where the first one receives a leaf.
             let varying =
                 params.iter().zip(&operands).filter(|(_, v)| self.varying.contains(v)).map(|(p, _)| *p);
             let varying: Vec<_> = varying.collect();
@@ -459,7 +460,7 @@ impl Generator {
         let mut inner = params.clone();
         let count = 1 + self.random.below(6);
         self.ops(&mut inner, count);
-        // One value with the type of each carried value, then any values.
+        // Return one value with the type of each carried value, then any values.
         let mut results: Vec<_> =
             params[..carried.len()].iter().map(|&param| self.like(&inner, param)).collect();
         results.extend((0..self.random.below(3)).map(|_| self.random.pick(&inner)));

@@ -3,7 +3,7 @@
 use crate::Random;
 
 /// Returns the bytes with one to three changes that begin within the first `reach` bytes: a changed bit, byte
-/// or digit, a piece that is removed or duplicated, or a truncation.
+/// or digit, a range that is removed or duplicated, or a truncation.
 pub fn mutated(bytes: &[u8], reach: usize, random: &mut Random) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..1 + random.below(3) {

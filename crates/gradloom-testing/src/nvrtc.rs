@@ -29,7 +29,7 @@ pub fn check<'t>(library: &Nvrtc, texts: impl IntoIterator<Item = &'t str>) {
         source.push_str(&format!("namespace part_{i} {{\n{before}__launch_bounds__({named}}}\n"));
     }
     for architecture in ["sm_80", "sm_90a"] {
-        // A warning also indicates a bug in the printer.
+        // Reject warnings, too, because they indicate a bug in the printer.
         match library.compile(&source, architecture) {
             Ok(made) if !made.messages.contains("warning") => {}
             Ok(made) => panic!("{architecture}: {}\n{source}", made.messages),

@@ -104,9 +104,10 @@ impl Module {
 /// Returns `count` elements at an address.
 ///
 /// # Safety
-/// `at` must point to `count` elements, which the script changes only between calls.
+/// If `count` is not 0, `at` must be aligned and valid for reads of `count` initialized elements, which the
+/// script must not change during the call.
 unsafe fn slice<'a, T>(at: *const T, count: usize) -> &'a [T] {
-    // SAFETY: guaranteed by the caller. Without elements, the address may be anything.
+    // SAFETY: guaranteed by the caller for a `count` above 0. Without elements, the address may be anything.
     if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(at, count) } }
 }
 
@@ -124,7 +125,7 @@ pub extern "C" fn alloc(bytes: usize) -> *mut u64 {
 /// Frees an allocation.
 ///
 /// # Safety
-/// `at` must be from [`alloc`] with the same `bytes`.
+/// `at` must have been returned by [`alloc`] for the same `bytes`, and not freed since.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn dealloc(at: *mut u64, bytes: usize) {
     // SAFETY: guaranteed by the caller.
@@ -146,7 +147,7 @@ pub extern "C" fn output_len() -> usize {
 /// Interns a text and returns its id.
 ///
 /// # Safety
-/// `at` must point to `bytes` bytes.
+/// `at` must be valid for reads of `bytes` initialized bytes.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn text(at: *const u8, bytes: usize) -> i32 {
     // SAFETY: guaranteed by the caller.
@@ -164,7 +165,7 @@ pub unsafe extern "C" fn text(at: *const u8, bytes: usize) -> i32 {
 /// Stores f32 elements and returns their id.
 ///
 /// # Safety
-/// `at` must point to `bytes` bytes.
+/// `at` must be valid for reads of `bytes` initialized bytes.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn blob(at: *const u8, bytes: usize) -> i32 {
     // SAFETY: guaranteed by the caller.
@@ -181,7 +182,7 @@ pub unsafe extern "C" fn blob(at: *const u8, bytes: usize) -> i32 {
 /// Runs a command; see `commands.rs`.
 ///
 /// # Safety
-/// `at` must point to `count` numbers.
+/// `at` must be valid for reads of `count` numbers.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn command(code: u32, at: *const f64, count: usize) -> i32 {
     // SAFETY: guaranteed by the caller.
@@ -226,7 +227,7 @@ pub extern "C" fn release(kind: u32, id: usize) {
 /// Sets the limits of the GPU.
 ///
 /// # Safety
-/// `at` must point to `count` numbers.
+/// `at` must be valid for reads of `count` numbers.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn limits(at: *const f64, count: usize) -> i32 {
     // SAFETY: guaranteed by the caller.
@@ -258,7 +259,7 @@ fn trace(module: &mut Module, id: usize) -> Result<crate::commands::Trace> {
 /// Compiles a training program with the optimizer that the numbers encode.
 ///
 /// # Safety
-/// `at` must point to `count` numbers.
+/// `at` must be valid for reads of `count` numbers.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn train(session: usize, of: usize, at: *const f64, count: usize) -> i32 {
     // SAFETY: guaranteed by the caller.
@@ -288,7 +289,7 @@ pub extern "C" fn described(program: usize) -> i32 {
 /// Sets the data of an input.
 ///
 /// # Safety
-/// `at` must point to `bytes` bytes.
+/// `at` must be valid for reads of `bytes` initialized bytes.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn feed(program: usize, input: usize, at: *const u8, bytes: usize) -> i32 {
     // SAFETY: guaranteed by the caller.
@@ -311,7 +312,7 @@ pub extern "C" fn ticket(step: usize) -> i32 {
 /// Accepts the results of a step.
 ///
 /// # Safety
-/// `at` must point to `bytes` bytes.
+/// `at` must be valid for reads of `bytes` initialized bytes.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn deliver(step: usize, at: *const u8, bytes: usize) -> i32 {
     // SAFETY: guaranteed by the caller.
@@ -334,7 +335,7 @@ pub extern "C" fn drop_step(step: usize) {
 /// Sets the learning rate from two arguments: whether the schedule starts at the next step, and the schedule.
 ///
 /// # Safety
-/// `at` must point to `count` numbers.
+/// `at` must be valid for reads of `count` numbers.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn rate(program: usize, at: *const f64, count: usize) -> i32 {
     // SAFETY: guaranteed by the caller.
@@ -379,7 +380,8 @@ pub extern "C" fn store(session: usize) -> i32 {
 /// Replaces parameters and states, given as triples of a text's id, an address and a number of bytes.
 ///
 /// # Safety
-/// `at` must point to `count` triples, and each address to its number of bytes.
+/// `at` must be valid for reads of `count` triples, and the address in each triple for reads of its number of
+/// bytes.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn upload(session: usize, strict: u32, at: *const u32, count: usize) -> i32 {
     // SAFETY: guaranteed by the caller.
@@ -420,7 +422,7 @@ pub extern "C" fn inspect(program: usize, what: u32) -> i32 {
 /// Reports that the GPU is lost.
 ///
 /// # Safety
-/// `at` must point to `bytes` bytes.
+/// `at` must be valid for reads of `bytes` initialized bytes.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn lose(at: *const u8, bytes: usize) {
     // SAFETY: guaranteed by the caller.

@@ -67,7 +67,7 @@ impl Commands {
     /// Runs a command.
     ///
     /// # Errors
-    /// When the user's model is wrong, or the interface is misused.
+    /// Returns an error if the user's model is wrong, or if the interface is misused.
     pub(crate) fn run(&mut self, code: u32, numbers: &[f64]) -> Result<usize> {
         match code {
             0 => {

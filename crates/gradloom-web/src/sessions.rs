@@ -285,7 +285,7 @@ impl Sessions {
     /// Adds a compiled program with memory for its inputs.
     ///
     /// # Errors
-    /// When the module has not enough memory for the inputs' elements.
+    /// Returns an error if the module does not have enough memory for the inputs' elements.
     fn insert(
         &mut self,
         id: usize,
@@ -573,7 +573,7 @@ impl Sessions {
     pub(crate) fn drop_program(&mut self, program: usize) {
         self.steps.retain(|step| step.program != program);
         self.programs.remove(program);
-        // A training program owns its session.
+        // Remove the session of a training program, which owns it.
         self.open.retain(|open| !matches!(open.state, SessionState::Training(id) if id == program));
     }
 

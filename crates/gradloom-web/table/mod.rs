@@ -135,7 +135,7 @@ const DEFAULTS: [(&str, &str, &str); 50] = [
 /// Parses the files of a folder, sorted by name.
 ///
 /// # Panics
-/// When a file cannot be read or parsed.
+/// Panics if a file cannot be read or parsed.
 pub(crate) fn parse(folder: &Path) -> Vec<syn::File> {
     let entries = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     let mut files: Vec<_> = entries.map(|f| f.expect("a file of the folder").path()).collect();
@@ -151,7 +151,7 @@ pub(crate) fn parse(folder: &Path) -> Vec<syn::File> {
 /// Reads the table.
 ///
 /// # Panics
-/// When a source cannot be read, or has an op that the table cannot represent.
+/// Panics if a source cannot be read, or has an op that the table cannot represent.
 pub(crate) fn read(folders: &[&Path]) -> Vec<Op> {
     let mut ops = Vec::new();
     for file in folders.iter().flat_map(|folder| parse(folder)) {
@@ -270,7 +270,7 @@ fn of_macro(call: &syn::ItemMacro, ops: &mut Vec<Op>) {
                     add(2, axes(), "Over the given axes, which stay with extent 1.");
                 }
             }
-            // These declare no ops.
+            // Skip macros that declare no ops.
             "thread_local" | "number_operand" | "layers" | "pools" => return,
             other => panic!("the macro `{other}` may declare ops: say in `of_macro` what its entries are"),
         }

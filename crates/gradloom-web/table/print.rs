@@ -133,8 +133,8 @@ pub(super) fn camel(name: &str) -> String {
 }
 
 impl Op {
-    /// Returns `true` if both ops have the same parameters. False for ops with integers, which are passed as
-    /// the type that the op takes, and that type is not known here.
+    /// Returns `true` if both ops have the same parameters. Returns `false` for ops with integers, which are
+    /// passed as the type that the op takes: that type is not known here.
     fn takes_the_same(&self, other: &Op) -> bool {
         let kinds = |op: &Op| -> Vec<Kind> { op.params.iter().map(|param| param.kind).collect() };
         self.method == other.method && kinds(self) == kinds(other) && !kinds(self).contains(&Kind::Integer)
@@ -165,7 +165,7 @@ impl Kind {
     fn reader(self) -> String {
         match self {
             Kind::Options(name) => options::reader(name),
-            // Both are lists of signed integers.
+            // Extents are read as a list of signed integers, as axes are.
             Kind::Extents => "axes".to_string(),
             kind => kind.name().to_string(),
         }

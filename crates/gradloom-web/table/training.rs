@@ -13,7 +13,7 @@ use syn::{Fields, File, ImplItem, Item, ItemEnum, Type};
 
 /// Builder methods that are not settings in TypeScript, with the reason.
 const NO_SETTINGS: [&str; 2] = [
-    // TypeScript has each of the two alone.
+    // In TypeScript, the two betas are separate settings.
     "betas",
     // In TypeScript, each parameter states whether it decays.
     "decay_everything",
@@ -269,7 +269,7 @@ fn settings(item: &ImplItem) -> Vec<Setting> {
                     let method = input.parse::<syn::Ident>()?.to_string();
                     all.push(Setting { method, flag: false, doc });
                 }
-                // What decays is not a setting.
+                // Ignore the rest, which is about the decayed parameters and declares no setting.
                 input.parse::<proc_macro2::TokenStream>().map(|_| all)
             };
             setters.mac.parse_body_with(numbers).expect("documented numbers")

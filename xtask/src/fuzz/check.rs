@@ -23,7 +23,7 @@ use gradloom_testing::float32::{self, Found, largest};
 
 /// Number of steps that a program runs.
 const STEPS: usize = 3;
-/// Passes and fusion may change the order of summation.
+/// Tolerance in float64, because passes and fusion may change the order of summation.
 const FLOAT64: Tolerance = Tolerance { relative: 1e-9, absolute: 1e-15 };
 
 /// A graph with values for its leaves.
@@ -73,7 +73,7 @@ pub(super) fn failure<E: ToString>(stage: impl Into<String>) -> impl FnOnce(E) -
 /// Runs all stages.
 ///
 /// # Errors
-/// With the first stage that fails.
+/// Returns the failure of the first stage that fails.
 pub(super) fn check(subject: &Subject, devices: &Devices, counts: &mut Counts) -> Result<(), Failure> {
     let Subject { graph, leaves, tame } = subject;
     verify(graph).map_err(failure("the generator"))?;
@@ -81,14 +81,15 @@ pub(super) fn check(subject: &Subject, devices: &Devices, counts: &mut Counts) -
     expand_blocks(&mut expanded);
     let want = match evaluate(graph, &|kind| leaves.value(kind)) {
         Ok(want) => want,
-        // Passes may drop ops that trap, so traps are not compared after them.
+        // Do not compare traps after passes, which may drop ops that trap.
         Err(trap) => {
             counts.trapped += 1;
             check_fusion(&expanded, leaves, &Err(trap), FLOAT64)?;
             return check_programs(&expanded, subject, devices, counts);
         }
     };
-    // A sum that cancels leaves a rounding error in proportion to its terms.
+    // The absolute tolerance is proportional to the largest number, because a sum that cancels leaves a
+    // rounding error in proportion to its terms.
     let absolute = if *tame { 1e-13 * largest(&expanded, leaves).max(1.0) } else { FLOAT64.absolute };
     let tolerance = Tolerance { absolute, ..FLOAT64 };
     check_fusion(&expanded, leaves, &Ok(want.clone()), tolerance)?;

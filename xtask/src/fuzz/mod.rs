@@ -79,7 +79,7 @@ impl Target {
     /// Returns the target that the options request.
     ///
     /// # Errors
-    /// When there is no such device.
+    /// Returns an error if there is no such device.
     fn new(device: &str, adapter: &str, deep: u64) -> Result<Self, String> {
         match device {
             "cpu" if adapter.is_empty() && deep > 0 => {
@@ -148,7 +148,7 @@ impl Target {
 /// Runs `cargo xtask fuzz`.
 ///
 /// # Errors
-/// When a graph fails; the failures are printed.
+/// Returns an error if a graph fails; the failures are printed.
 pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
     let (mut graphs, mut seed, mut from, mut failures) = (2000, 1, 0, 1);
     let (mut device, mut adapter, mut deep) = ("cpu".to_string(), String::new(), 0);
@@ -202,7 +202,7 @@ enum Event<'a> {
     Failed(&'a str),
 }
 
-/// Checks the graphs of these numbers, until `report` returns that enough failures were found.
+/// Checks the graphs of these numbers, until `report` returns `false` because enough failures were found.
 fn run(
     target: &Target,
     seed: u64,
@@ -211,7 +211,7 @@ fn run(
 ) -> Counts {
     let mut counts = Counts::default();
     for number in numbers {
-        // Numbers of one seed are far from those of the next.
+        // Different pairs of a seed and a number lead to distant states of the generator.
         let drawn = Random::new(seed.wrapping_mul(0x1_0000_0001).wrapping_add(number << 32)).next();
         let options = target.options();
         let again = format!("again with: cargo xtask fuzz{options} --graphs 1 --seed {seed} --from {number}");
@@ -249,7 +249,7 @@ fn check_all(
                 "{}: {}\n{}\n{again}",
                 failure.stage, failure.message, subject.graph
             )));
-            // The device may be lost.
+            // Open the GPU again, because the failure may have lost it.
             target.renew();
             let fails = |subject: &Subject| {
                 target.check(subject, &mut before.clone()).is_err_and(|f| f.stage == failure.stage)
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn a_failure_is_shrunk_and_says_how_to_see_it_again() {
         let mut said = Vec::new();
-        // This device produces no numbers.
+        // Use a device that produces no numbers, so that every graph fails.
         let gpu = Gpu::new(|| Ok(Device::null()), " --device null".into());
         let target = Target::Gpu(gpu.expect("it is always there"));
         let counts = run(&target, 3, 7..20, &mut |event| {

@@ -17,7 +17,7 @@ const STEPS: usize = 2;
 /// Runs both graphs.
 ///
 /// # Errors
-/// With the first graph that fails.
+/// Returns the failure of the first graph that fails.
 pub(super) fn check(subject: &Subject, device: &Device, counts: &mut Counts) -> Result<(), Failure> {
     let Subject { graph, leaves, .. } = subject;
     run("as it is", graph, leaves, device, counts)?;

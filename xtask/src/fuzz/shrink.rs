@@ -25,7 +25,7 @@ pub(super) fn shrink(subject: &Subject, fails: impl Fn(&Subject) -> bool) -> Gra
 }
 
 fn size(graph: &Graph) -> usize {
-    // An input is simpler than any op.
+    // Count an input less than any op, because it is simpler.
     let weight = |kind: &OpKind| if matches!(kind, OpKind::Input { .. }) { 1 } else { 2 };
     let ops: usize = graph.entry_ops().map(|(_, op)| weight(&op.kind)).sum();
     ops + graph.outputs.len() + graph.updates.len() + graph.guards.len()

@@ -27,9 +27,9 @@ use std::time::{Duration, Instant};
 
 /// Maximum time for a text.
 const TIME: Duration = Duration::from_secs(10);
-/// Graphs with larger values are planned but not run.
+/// Maximum number of elements of a value in a graph that is run; other graphs are only planned.
 const MOST_ELEMENTS: usize = 4096;
-/// Graphs with more ops after expanding blocks are planned but not run.
+/// Maximum number of ops, after expanding blocks, of a graph that is run; other graphs are only planned.
 const MOST_OPS: usize = 2000;
 /// Number of threads, each with its own texts.
 const WORKERS: u64 = 2;
@@ -37,7 +37,7 @@ const WORKERS: u64 = 2;
 /// Runs `cargo xtask fuzz-text`.
 ///
 /// # Errors
-/// When a text fails.
+/// Returns an error if a text fails.
 pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
     let (mut texts, mut seed, mut from) = (10_000, 1, 0);
     let (mut device, mut adapter) = ("cpu".to_string(), String::new());
@@ -81,7 +81,7 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
     failed.into_inner().expect("no panic holds it").map_or(Ok(()), Err)
 }
 
-/// Numbers of texts by result.
+/// Numbers of texts by outcome.
 #[derive(Default)]
 struct Counts {
     texts: AtomicU64,
@@ -108,7 +108,7 @@ impl std::fmt::Display for Counts {
 /// Returns the texts of a folder, sorted by name.
 ///
 /// # Errors
-/// When they cannot be read, or the folder has none.
+/// Returns an error if the texts cannot be read, or if the folder contains none.
 fn corpus(folder: &Path) -> Result<Vec<Words>, String> {
     let read = |path: &PathBuf| {
         std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
@@ -180,7 +180,7 @@ fn work(
         }
         counts.slowest_ms.fetch_max(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), Relaxed);
         counts.texts.fetch_add(1, Relaxed);
-        // A GPU keeps the kernels of all programs.
+        // Open a GPU again now and then, because it keeps the kernels of all programs.
         if matches!(devices, Devices::Gpu(_)) && (number + 1).is_multiple_of(500) {
             devices = Devices::new(device, adapter)?;
         }

@@ -45,7 +45,7 @@ impl Case {
         self.arguments.push(value);
     }
 
-    /// Adds an argument that is the concatenation of these pieces.
+    /// Adds an argument that is the concatenation of these parts.
     pub(crate) fn argument<const N: usize>(&mut self, pieces: [OsString; N]) {
         let mut whole = OsString::new();
         pieces.iter().for_each(|piece| whole.push(piece));
@@ -171,7 +171,7 @@ impl Bench {
         let mut command = Command::new(self.path("gradloom"));
         command.arg(&case.command).args(&case.arguments).current_dir(&folder).stdin(Stdio::null());
         command.env("XDG_CACHE_HOME", cache).env_remove("RUST_BACKTRACE").stdout(full(case.full_output));
-        // No GPU drivers: they print their own errors, and those that compute on the CPU take minutes to
+        // Hide GPU drivers: they print their own errors, and those that compute on the CPU take minutes to
         // compile.
         command.env("VK_DRIVER_FILES", "/dev/null").env("VK_ICD_FILENAMES", "/dev/null");
         command.env("LIBGL_DRIVERS_PATH", "/dev/null").env("XDG_RUNTIME_DIR", &folder);

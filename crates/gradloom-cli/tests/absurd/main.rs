@@ -44,7 +44,7 @@ fn little(command: &str) -> &'static [(&'static str, &'static str)] {
 
 /// Returns a command with little work, and one parameter with the given value.
 fn with(bench: &Bench, command: &Command, parameter: &Parameter, value: Option<OsString>) -> Case {
-    // A run has its own settings, some of which must not be changed.
+    // Add no options for a run, which has its own settings, some of which must not be changed.
     let others = if parameter.name == "--resume" { &[] } else { little(&command.name) };
     let mut case = Case::new(&command.name);
     for (name, value) in others.iter().filter(|(name, _)| *name != parameter.name) {
@@ -101,7 +101,7 @@ fn is_long(command: &str, parameter: &str, value: &OsString) -> bool {
 /// Adds options that end a command with a great amount of work.
 fn bounded(mut case: Case, parameter: &str) -> Case {
     match (case.command.as_str(), parameter) {
-        // The first step makes the weights overflow.
+        // Let the first step make the weights overflow.
         ("train", "--steps") => {
             case.give("--lr", "1e38".into());
             case.give("--warmup", "0".into());

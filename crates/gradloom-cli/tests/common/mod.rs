@@ -48,7 +48,7 @@ impl Workspace {
     /// Creates a command from a command line, split at blanks.
     pub(crate) fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gradloom"));
-        // The name is as if the command were installed, since messages repeat it.
+        // Set the name as if the command were installed, because messages repeat it.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::arg0(&mut command, "gradloom");
         command.args(line.split_whitespace()).current_dir(self.folder.path()).stdin(Stdio::null());

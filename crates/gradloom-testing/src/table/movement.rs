@@ -116,7 +116,7 @@ fn rows(r: &mut Random) -> (usize, Vec<usize>, Operand, Vec<usize>) {
     let [batch_shape, mut index_shape, rest] = [r.shape(batch), r.shape(count), r.shape(rest)];
     let rows = r.below(4);
     if rows == 0 {
-        // Nothing can be read from an empty table.
+        // Draw no index, because nothing can be read from an empty table.
         index_shape.push(0);
     }
     let table = [&batch_shape[..], &[rows], &rest].concat();

@@ -115,7 +115,7 @@ impl Maker {
     /// Adds class indices for rows, as a constant or as an input.
     fn classes(&mut self, shape: &[usize], classes: usize) -> Option<ValueId> {
         let ty = Type::new(DType::I32, shape);
-        // Inputs have the values 0 and 1.
+        // An input has the values 0 and 1, so it requires two classes.
         if classes > 1 && self.random.below(2) == 0 {
             let name = format!("classes{}", self.graph.ops.len());
             return self.add(OpKind::Input { name, ty }, &[], 0.0);
@@ -284,7 +284,7 @@ impl Maker {
             0 => OpKind::Checkpoint { block },
             _ => OpKind::Repeat { block, trip: self.random.below(4), carried: 1 },
         };
-        // A loop with no iterations returns its input.
+        // The bound of the result is at least that of the input, which a loop with no iterations returns.
         let first = self.add(kind, &[x], bound.max(1.0))?;
         let all = self.graph.defining_op(first)?.results.clone();
         self.bounds.insert(all[1], bound.max(3.0));

@@ -17,7 +17,7 @@ use gradloom_core::optim::{self, Adam, AdamW, Optimizer, Settings, Sgd, Trainabl
 use std::collections::HashMap;
 
 const MOST_ELEMENTS: usize = 200;
-/// Values with a larger bound are passed through tanh.
+/// Maximum bound of a value; values with a larger bound are passed through tanh.
 const BOUND: f64 = 20.0;
 
 /// Training step, and values for its leaves.
@@ -168,7 +168,7 @@ impl Maker {
         let settings = Settings {
             clip_norm: chance(1.0),
             clip_value: chance(0.5),
-            // Normalizing a gradient that should be 0 would turn rounding errors into a direction.
+            // Normalize no gradient: if it should be 0, rounding errors would become a direction.
             normalize: Vec::new(),
             average: chance(0.9),
         };
@@ -246,7 +246,7 @@ impl Maker {
     }
 
     fn op(&mut self, pool: &[ValueId]) -> Option<Vec<ValueId>> {
-        // Recent values make the graph deep.
+        // Prefer recent values, which make the graph deep.
         let recent = &pool[pool.len() - pool.len().min(4)..];
         let x = if self.random.below(2) == 0 { self.random.pick(recent) } else { self.random.pick(pool) };
         let bound = self.bounds[&x];
@@ -292,7 +292,7 @@ impl Maker {
             2 => self.add(OpKind::Binary(BinaryOp::Mul), &[x, y], a * b),
             3 => self.add(OpKind::Binary(BinaryOp::Mul), &[x, x], a * a),
             _ => {
-                // The divisor is between 2 and 4.
+                // Divide by a number between 2 and 4.
                 let three = self.splat(&self.graph.ty(y).clone(), 3.0);
                 let small = self.add(OpKind::Unary(UnaryOp::Sin), &[y], 1.0)?;
                 let divisor = self.add(OpKind::Binary(BinaryOp::Add), &[small, three], 4.0)?;
@@ -358,7 +358,7 @@ impl Maker {
         if self.random.below(2) == 0 {
             return Some(sum);
         }
-        // Broadcasts the result to the operand's shape, as in normalization.
+        // Broadcast the result to the operand's shape, as in normalization.
         let mut kept = shape.to_vec();
         axes.iter().for_each(|&axis| kept[axis] = 1);
         let bound = self.bounds[&sum];

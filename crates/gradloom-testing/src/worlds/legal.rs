@@ -3,9 +3,9 @@
 use super::op::{Function, Op, Pair, Reduction, Sliding, broadcast_shape};
 use super::{Operand, Step};
 
-/// Largest extent in parameters, reshapes and broadcasts.
+/// Maximum extent in parameters, reshapes and broadcasts.
 const EXTENT: usize = 3;
-/// Largest number of elements of a result.
+/// Maximum number of elements of a result.
 const ELEMENTS: usize = 64;
 /// Maximum rank of a result.
 const RANK: usize = 4;
@@ -93,7 +93,7 @@ pub(super) fn result_shape(op: &Op, operands: &[&[usize]]) -> Vec<usize> {
 fn movement(shape: &[usize]) -> Vec<Op> {
     let (rank, elements) = (shape.len(), shape.iter().product::<usize>());
     let mut ops = Vec::new();
-    // Only a few of the many shapes without elements.
+    // Of the many shapes without elements, include only a few.
     let few = [vec![0], vec![0, 2], vec![3, 0], vec![1, 0, 1]];
     let reshaped = (0..=3).flat_map(|rank| shapes(rank, EXTENT)).chain([vec![elements]]);
     let fits = |to: &Vec<usize>| {
@@ -182,7 +182,7 @@ fn windows(shape: &[usize], axes: usize, dilations: usize) -> Vec<Sliding> {
 fn pools(shape: &[usize]) -> Vec<Op> {
     let mut ops = Vec::new();
     for axes in 1..=shape.len().min(2) {
-        // At most half of a window is padding.
+        // Exclude windows of which more than half is padding.
         let sound = windows(shape, axes, 1).into_iter().filter(|window| window.padding <= window.size / 2);
         ops.extend(sound.flat_map(|window| [Op::MaxPool(window), Op::MeanPool(window)]));
     }

@@ -101,7 +101,7 @@ pub fn deep(share: u64, visit: &mut dyn FnMut(&Program)) {
     for shape in [&[][..], &[0], &[1], &[2]] {
         each(shape, 3, &mut |program| {
             number += 1;
-            // Consecutive programs differ little, so the selection is random.
+            // Select programs at random, because consecutive ones differ little.
             if Random::new(number).next().is_multiple_of(share) {
                 visit(program);
             }

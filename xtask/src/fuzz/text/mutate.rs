@@ -94,7 +94,7 @@ impl Words {
         self.0[at].starts_with(|c: char| c.is_ascii_digit())
     }
 
-    /// Returns the position of a word for which `wanted` is true, searching from a random one.
+    /// Returns the position of a word for which `wanted` returns `true`, searching from a random one.
     fn find(&self, random: &mut Random, wanted: impl Fn(usize) -> bool) -> Option<usize> {
         let start = random.below(self.0.len());
         (start..self.0.len()).chain(0..start).find(|&at| wanted(at))
