@@ -8,7 +8,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Size of the command's stack in bytes, whatever the shell allows: the usual default.
+/// Size of the command's stack in bytes, independent of the limit of the shell: the usual default.
 const STACK: usize = 8 << 20;
 
 /// Maximum size in bytes of allocations whose failure ends the process here. Allocations that depend on the
@@ -104,7 +104,7 @@ fn handle_signals() {
     }
 }
 
-/// Handles an abort, which is expected after a refused allocation. An abort for any other reason is a bug,
+/// Handles SIGABRT, which is expected after a refused allocation. An abort for any other reason is a bug,
 /// and its signal ends the process as usual.
 #[cfg(unix)]
 extern "C" fn aborted(_: libc::c_int) {

@@ -100,8 +100,8 @@ fn all_ends_of_a_folder_go_along() {
 }
 
 /// Tests that JSON as written by Python is accepted in every file, and that unused settings of a tokenizer's
-/// configuration are kept. A `generation_config.json` that names no end means that there is none, whatever
-/// `config.json` contains.
+/// configuration are kept. A `generation_config.json` without an end token means that there is none,
+/// regardless of `config.json`.
 #[test]
 fn all_that_the_files_of_a_folder_say_goes_along() {
     let workspace = workspace();

@@ -229,7 +229,7 @@ fn with_all_threads(device: Device, wanted: usize) -> Result<Device> {
     )))
 }
 
-/// If tuning is on, prints the number of kernels measured so far to the standard error.
+/// Prints the number of kernels measured so far to the standard error if tuning is on.
 #[cfg(feature = "wgpu")]
 pub(crate) fn report_tuning(device: &Device) {
     let Some(tuning) = device.tuning() else { return };

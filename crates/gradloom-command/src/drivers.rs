@@ -7,7 +7,7 @@
 /// Environment variables that silence drivers; each is set only if the user has not set it.
 #[cfg(unix)]
 const QUIET: [(&str, &str); 2] = [
-    // A folder without a socket: there is still no display to connect to, but no error is printed.
+    // Without a socket in this folder, there is still no display to connect to, but no error is printed.
     ("XDG_RUNTIME_DIR", "/nonexistent"),
     ("MESA_VK_IGNORE_CONFORMANCE_WARNING", "1"),
 ];

@@ -311,7 +311,7 @@ impl Program {
         };
         let commits = !self.graph.updates.is_empty();
         let plan = &self.plan;
-        // Allocated before anything is computed: a step is not run if there is no memory for its results.
+        // Allocate before anything is computed, so that no step runs if there is no memory for its results.
         let room = make_room(&plan.outputs, outputs);
         let outcome = room.and_then(|()| {
             run_now(&mut **program, &self.store, commits, stop, |program| {
@@ -398,8 +398,8 @@ impl Program {
     }
 }
 
-/// Returns a plan for a device that runs launches concurrently if that plan is `good`, otherwise the given
-/// plan.
+/// Adapts a plan to a device that runs launches concurrently. Returns the original plan if the adapted one is
+/// not `good`, and for other devices.
 pub(crate) fn side_by_side(plan: Plan, backend: &dyn Backend, good: impl Fn(&Plan) -> bool) -> Plan {
     match backend.target().reuse_distance() {
         distance if distance > 0 => {

@@ -85,7 +85,7 @@ fn every_kind_is_told_by_its_bytes() {
     }
 }
 
-/// Whatever bytes follow, the kind does not change; wherever the file is truncated, no call panics.
+/// Appended bytes do not change the kind, and no call panics on a truncated file.
 #[test]
 fn more_bytes_change_no_kind() {
     let mut random = Random(3);
@@ -107,7 +107,7 @@ fn more_bytes_change_no_kind() {
     println!("{told} files");
 }
 
-/// Opening a file of another kind as weights reports its kind, whatever its name.
+/// Opening a file of another kind as weights reports its kind, under any name.
 #[test]
 fn weights_of_another_kind_are_told() {
     let folder = tempfile::tempdir().unwrap();

@@ -85,7 +85,7 @@ fn chain(random: &mut Random, x: &[Tensor], ops: usize) -> Tensor {
         let [y, other] = [0, 0].map(|_| recent[recent.len() - 1 - random.below(recent.len().min(40))]);
         recent.push(step(random, y, other));
     }
-    // Use the values that nothing else uses.
+    // Sum the last values, some of which nothing else uses.
     recent.iter().rev().take(50).fold(recent[0], |sum, &value| 0.9 * sum + 0.1 * value)
 }
 

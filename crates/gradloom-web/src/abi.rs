@@ -399,7 +399,7 @@ pub unsafe extern "C" fn upload(session: usize, strict: u32, at: *const u32, cou
     })
 }
 
-/// Computes the initial values of a session that were deferred, unless the script will set all parameters.
+/// Computes the deferred initial values of a session, unless the script will set all parameters (`is_given`).
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn fill(session: usize, is_given: u32) -> i32 {
     answer(|module| module.sessions.fill(session, is_given != 0))

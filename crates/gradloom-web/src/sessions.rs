@@ -470,7 +470,7 @@ impl Sessions {
         Ok(Json::List(entries.collect()).to_string())
     }
 
-    /// Computes initial values that were deferred, unless the script will set all parameters.
+    /// Computes deferred initial values, unless the script will set all parameters (`is_given`).
     pub(crate) fn fill(&self, session: usize, is_given: bool) -> Result<usize> {
         match self.open.get(session).map(|open| &open.state) {
             Some(SessionState::Forward(session)) => session.fill(is_given).map(|()| 0),

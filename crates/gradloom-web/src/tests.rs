@@ -120,7 +120,7 @@ fn targets_of_another_shape_are_refused() {
                 _ => word[..1].to_uppercase() + &word[1..],
             })
             .collect();
-        // A tensor where a number is also allowed has a marker.
+        // Mark a tensor where a number is also allowed.
         let marked: &[f64] = if name == "kl_div_loss" { &[x, y] } else { &[x, 0.0, y] };
         let error = commands.run(code(if table { name } else { &camel }), marked).unwrap_err();
         assert_eq!(error.origin().unwrap().to_string(), "http://page/model.ts:41:9");

@@ -19,7 +19,7 @@ const NO_SETTINGS: [&str; 2] = [
     "decay_everything",
 ];
 
-/// Settings with another name in tensorgrad: name here, name there.
+/// Settings with another name in tensorgrad: gradloom's name and tensorgrad's.
 const NAMES: [(&str, &str); 1] = [("epsilon", "eps")];
 
 /// An optimizer, whose code is its position in the list.

@@ -47,7 +47,7 @@ fn losses_and_gradients_are_pytorchs() {
             assert_near(&what, &[loss], oracle.get(&format!("{name}/loss")), 1e-6, 0.0);
             assert_near(&what, &gradient, oracle.get(&format!("{name}/grad")), 1e-6, 0.0);
             for (row, &target) in gradient.chunks_exact(5).zip(targets) {
-                // The gradient of ignored targets is 0 whatever the logits are; that of the others is not.
+                // The gradient of ignored targets is 0 for any logits; that of the others is not.
                 assert_eq!(row.iter().all(|&g| g == 0.0), target == IGNORED, "{what}: {row:?}");
             }
         }

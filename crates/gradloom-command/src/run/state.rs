@@ -174,7 +174,7 @@ impl Saved {
         Ok(store.write_all(&tensors)?)
     }
 
-    /// Writes every parameter into the store, whatever states and adapters the store has.
+    /// Writes every parameter into the store, regardless of its states and adapters.
     pub(crate) fn restore_parameters(&self, store: &Store) -> Result<()> {
         let entries = store.entries();
         let parameters = entries.iter().filter(|entry| entry.init.is_none() && !is_of_adapter(&entry.name));

@@ -31,12 +31,12 @@ impl<W: Send + 'static, R: Send + 'static> Aside<W, R> {
         Ok(Self { work: Some(work), results, thread: Some(thread), is_busy: false })
     }
 
-    /// Returns `true` from the moment a job is given until its result is taken.
+    /// Returns `true` from the moment when a job is sent until its result is taken.
     pub(super) fn is_busy(&self) -> bool {
         self.is_busy
     }
 
-    /// Gives the thread a job.
+    /// Sends a job to the thread.
     ///
     /// # Panics
     /// Panics if the previous result was not taken.
@@ -58,7 +58,7 @@ impl<W: Send + 'static, R: Send + 'static> Aside<W, R> {
         }
     }
 
-    /// Waits for the result; `None` if no job was given since the last one.
+    /// Waits for the result; `None` if no job was sent since the last result.
     ///
     /// # Panics
     /// Panics with the thread's panic, as [`taken`](Self::taken) does.

@@ -30,7 +30,8 @@ pub(super) fn listen() -> Result<()> {
     })
 }
 
-/// Lets the first interrupt from now on request a stop after the current step, instead of ending the process.
+/// Changes the first interrupt from now on to request a stop after the current step, instead of ending the
+/// process.
 pub(super) fn save_first() {
     SAVES.store(true, Ordering::Relaxed);
 }

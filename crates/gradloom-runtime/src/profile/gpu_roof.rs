@@ -59,8 +59,8 @@ pub(super) fn measure(device: &Device) -> Result<Roofline> {
         let seconds = match best(device, &triad(groups, repeats)) {
             Ok(seconds) => seconds,
             Err(error) if bandwidth.is_empty() => return Err(error),
-            // Keep the smaller working sets if the device has too little memory, or too small buffers, for
-            // this one.
+            // Keep the rates measured so far if the device has too little memory for this working set, or if
+            // its buffers are too small.
             Err(_) => break,
         };
         bandwidth.push((set.into(), f64::from(groups * TURN) * 12.0 * f64::from(repeats) / seconds));

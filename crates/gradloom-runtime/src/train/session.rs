@@ -222,7 +222,7 @@ impl<M: Module> Session<M> {
         self.base.fill_later();
     }
 
-    /// Computes the initial values that were deferred, unless all parameters have been given values.
+    /// Computes the deferred initial values, unless all parameters have been set (`is_given`).
     ///
     /// # Errors
     /// Returns the same errors as [`Session::reset_parameters`].

@@ -33,7 +33,7 @@ const EXTREMES: [usize; 12] = [
     usize::MAX,
 ];
 
-/// Number of texts by outcome.
+/// Numbers of texts by outcome.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     refused: usize,

@@ -1,4 +1,4 @@
-//! A compiled step with its data, whatever its model and inputs are.
+//! A compiled step with its data, for any model and inputs.
 
 use crate::failure::Result;
 #[cfg(test)]
