@@ -22,7 +22,7 @@ fn with_numbers(bytes: &[u8], numbers: &[(&str, u32)]) -> Vec<u8> {
     let number =
         |(key, n): &(&str, u32)| [text(key), 4u32.to_le_bytes().into(), n.to_le_bytes().into()].concat();
     let mut entries = numbers.iter().map(number).collect::<Vec<_>>().concat();
-    // The last text is padded to keep the tensors aligned.
+    // Pad the last text, to keep the tensors aligned.
     let filler = [text("x"), 8u32.to_le_bytes().into()].concat();
     let rest = (entries.len() + filler.len() + 8).next_multiple_of(32) - entries.len() - filler.len() - 8;
     entries.extend([filler, text(&" ".repeat(rest))].concat());
@@ -132,7 +132,7 @@ fn all_that_the_files_of_a_folder_say_goes_along() {
     assert!(failed.stderr.contains(expected), "{}", failed.stderr);
 }
 
-/// Tests that a GGUF file's ends of a turn and of a message are used, too.
+/// Tests that the end-of-turn and end-of-message tokens of a GGUF file end a text, too.
 #[test]
 fn all_ends_of_a_gguf_file_go_along() {
     let workspace = workspace();

@@ -95,7 +95,7 @@ pub(crate) struct DeviceArguments {
 }
 
 impl DeviceArguments {
-    /// Opens the device. Naming an adapter implies a GPU.
+    /// Opens the device. If only an adapter is named, the device is a GPU.
     pub(crate) fn open(&self) -> Result<Device> {
         check_threads(self.threads)?;
         let target =

@@ -20,7 +20,7 @@ use std::sync::TryLockError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-// Bytes are exchanged with callers in little-endian order, and with kernels unchanged.
+// Callers exchange little-endian bytes with the store, and kernels use the same bytes in native order.
 const _: () = assert!(cfg!(target_endian = "little"), "gradloom's stores and checkpoints are little-endian");
 
 /// Shared handle to parameters and states.

@@ -128,7 +128,7 @@ pub extern "C" fn alloc(bytes: usize) -> *mut u64 {
 /// `at` must have been returned by [`alloc`] for the same `bytes`, and not freed since.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn dealloc(at: *mut u64, bytes: usize) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `alloc` returned `at` for the same `bytes`.
     drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(at, bytes.div_ceil(8))) });
 }
 
@@ -150,7 +150,7 @@ pub extern "C" fn output_len() -> usize {
 /// `at` must be valid for reads of `bytes` initialized bytes.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn text(at: *const u8, bytes: usize) -> i32 {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `at` is valid for `bytes` bytes.
     let text = String::from_utf8_lossy(unsafe { slice(at, bytes) }).into_owned();
     answer(|module| {
         let texts = &mut module.commands.texts;
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn text(at: *const u8, bytes: usize) -> i32 {
 /// `at` must be valid for reads of `bytes` initialized bytes.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn blob(at: *const u8, bytes: usize) -> i32 {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `at` is valid for `bytes` bytes.
     let elements: Arc<[f32]> = unsafe { slice(at, bytes) }
         .chunks_exact(4)
         .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
@@ -185,7 +185,7 @@ pub unsafe extern "C" fn blob(at: *const u8, bytes: usize) -> i32 {
 /// `at` must be valid for reads of `count` numbers.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn command(code: u32, at: *const f64, count: usize) -> i32 {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `at` is valid for `count` numbers.
     let numbers = unsafe { slice(at, count) };
     answer(|module| module.commands.run(code, numbers))
 }
@@ -230,7 +230,7 @@ pub extern "C" fn release(kind: u32, id: usize) {
 /// `at` must be valid for reads of `count` numbers.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn limits(at: *const f64, count: usize) -> i32 {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `at` is valid for `count` numbers.
     let list = unsafe { slice(at, count) };
     answer(|module| module.sessions.limit(&mut Arguments::new(&module.commands, 0, list)))
 }
@@ -262,7 +262,7 @@ fn trace(module: &mut Module, id: usize) -> Result<crate::commands::Trace> {
 /// `at` must be valid for reads of `count` numbers.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn train(session: usize, of: usize, at: *const f64, count: usize) -> i32 {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `at` is valid for `count` numbers.
     let list = unsafe { slice(at, count) };
     answer(|module| {
         let trace = trace(module, of)?;
@@ -292,7 +292,7 @@ pub extern "C" fn described(program: usize) -> i32 {
 /// `at` must be valid for reads of `bytes` initialized bytes.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn feed(program: usize, input: usize, at: *const u8, bytes: usize) -> i32 {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `at` is valid for `bytes` bytes.
     let bytes = unsafe { slice(at, bytes) };
     answer(|module| module.sessions.feed(program, input, bytes))
 }
@@ -315,7 +315,7 @@ pub extern "C" fn ticket(step: usize) -> i32 {
 /// `at` must be valid for reads of `bytes` initialized bytes.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn deliver(step: usize, at: *const u8, bytes: usize) -> i32 {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `at` is valid for `bytes` bytes.
     let bytes = unsafe { slice(at, bytes) }.to_vec();
     answer(|module| module.sessions.deliver(step, bytes))
 }
@@ -338,7 +338,7 @@ pub extern "C" fn drop_step(step: usize) {
 /// `at` must be valid for reads of `count` numbers.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn rate(program: usize, at: *const f64, count: usize) -> i32 {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `at` is valid for `count` numbers.
     let list = unsafe { slice(at, count) };
     answer(|module| module.sessions.rate(program, &mut Arguments::new(&module.commands, 0, list)))
 }
@@ -384,14 +384,14 @@ pub extern "C" fn store(session: usize) -> i32 {
 /// bytes.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn upload(session: usize, strict: u32, at: *const u32, count: usize) -> i32 {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `at` is valid for `count` triples.
     let triples = unsafe { slice(at, 3 * count) };
     answer(|module| {
         let mut given = Vec::with_capacity(count);
         for triple in triples.chunks_exact(3) {
             let name = module.commands.texts.get(triple[0] as usize);
             let name = name.ok_or_else(|| Error::new(ErrorKind::Internal, "there is no such text"))?;
-            // SAFETY: guaranteed by the caller.
+            // SAFETY: the caller guarantees that each address is valid for its number of bytes.
             given
                 .push((name.as_str(), unsafe { slice(triple[1] as usize as *const u8, triple[2] as usize) }));
         }
@@ -425,7 +425,7 @@ pub extern "C" fn inspect(program: usize, what: u32) -> i32 {
 /// `at` must be valid for reads of `bytes` initialized bytes.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn lose(at: *const u8, bytes: usize) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `at` is valid for `bytes` bytes.
     let why = String::from_utf8_lossy(unsafe { slice(at, bytes) });
     module().sessions.lose(&why);
 }

@@ -89,8 +89,7 @@ impl Commands {
             }
             3 => {
                 let training = numbers.first().is_some_and(|&training| training != 0.0);
-                // A trace that is still open is dropped before the next one opens, since recordings must end
-                // in reverse order.
+                // Drop an open trace before the next one opens, because recordings must end in reverse order.
                 self.open = None;
                 let recording = Recording::open(&self.model, training)?;
                 let blocks = Blocks::default();

@@ -165,7 +165,7 @@ impl Sessions {
             (gradloom_webgpu::device(host, limits, bytes), Some(Arc::clone(browser)))
         };
         let (device, browser) = match device {
-            // Kernels are portable, with values as large as the adapters of desktop GPUs allow.
+            // Compile portable kernels, with bindings as large as the adapters of desktop GPUs allow.
             #[cfg(feature = "gpu")]
             0 => {
                 let binding_bytes = Limits::desktop().binding_bytes;

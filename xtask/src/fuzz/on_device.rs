@@ -1,7 +1,7 @@
 //! Checks a training step on a GPU, before and after the passes.
 //!
 //! In: a step with moderate numbers. Out: nothing, or which of the two graphs the GPU computes wrongly. The
-//! stages before are not checked here, but in `check`.
+//! module `check` checks the earlier stages.
 
 use super::Counts;
 use super::check::{Failure, Subject, failure};

@@ -7,7 +7,7 @@ use gradloom::plan::{Buffer, Role};
 use serde::Serialize;
 use std::time::Duration;
 
-/// All figures; those without meaning are `None`.
+/// Figures of a benchmark; `None` for those that do not apply.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
     config: &'static str,

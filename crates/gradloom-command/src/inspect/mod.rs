@@ -96,7 +96,7 @@ impl For {
             }
             (Self::Wgsl, _) => refused("WebGPU has no such type", "use --target cuda"),
             (Self::Cuda, _) => {
-                // This is the target of a machine with cuBLASLt.
+                // Compile for a machine with cuBLASLt.
                 Ok(Target::cuda(Limits::cuda().with_library(), precision))
             }
         }

@@ -149,7 +149,7 @@ pub(super) fn resume(path: &Path, options: &Options, json: bool) -> Result<Run> 
     let spare = Snapshot::of(&train.store(), saved.steps)?;
     interrupt::save_first();
     if settings != saved.settings {
-        // The settings are saved immediately: a crash before the next save would otherwise lose the changes.
+        // Save the settings immediately, because a crash before the next save would lose the changes.
         spare.write_state(&folder, &settings)?;
     }
     folder.write_text("config.json", &settings.to_json())?;

@@ -120,7 +120,8 @@ pub(super) struct Saving {
 }
 
 impl Saving {
-    /// Starts with a folder that has the state after step `saved`, and with memory for the next one.
+    /// Creates the states of a run whose folder has the state after step `saved`; `spare` is reused for the
+    /// next state.
     pub(super) fn new(files: Arc<Files>, writer: Writer, spare: Snapshot, saved: u64) -> Self {
         let (began, every) = (Instant::now(), files.settings.training.save_every);
         let (stood, pause) = (Duration::ZERO, pause(Duration::ZERO));

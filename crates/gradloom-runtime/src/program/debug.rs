@@ -134,8 +134,8 @@ impl DebugRun {
         &self.graph
     }
 
-    /// Runs a range of launches in order. They need not follow the previous launches: a launch can run
-    /// whenever its operands are in memory, and any number of times.
+    /// Runs a range of launches in order. The range need not follow the launches that ran before: a launch
+    /// can run whenever its operands are in memory, and any number of times.
     ///
     /// # Errors
     /// Returns an error if the range exceeds the plan, if an operand of a launch is not in memory, or if a

@@ -1,7 +1,7 @@
 //! Learning rates during training: the optimizer's, and the schedules or the plateau that replace them.
 //!
 //! In: an optimizer, and the settings of [`Train::set_lr`](super::Train::set_lr) and similar methods. Out:
-//! the rate of each group of parameters at a step. Invariant: the rates depend only on this value and on
+//! the rate of each group of parameters at a step. Invariant: the rates depend only on the settings and on
 //! the attempted step, so that training continues with the same rates after both are restored from a
 //! checkpoint.
 

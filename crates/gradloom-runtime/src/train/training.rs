@@ -31,8 +31,8 @@ use std::sync::Arc;
 /// Training program with a store.
 pub struct Train<M, const N: usize> {
     session: Session<M>,
-    /// Name set with [`Trainer::named`](super::Trainer::named). It is reserved in the session until it is
-    /// dropped.
+    /// Name set with [`Trainer::named`](super::Trainer::named). The session reserves it until the last clone
+    /// of this pointer is dropped.
     name: Arc<str>,
     optimizer: Box<dyn Optimizer>,
     options: Options,

@@ -28,7 +28,7 @@ fn failures(name: &str, seed: u64, devices: &[(&str, Device)], failures: &mut Ve
         for ((output, got), (_, want)) in values(&got).zip(values(&want)) {
             let (got, want) = (got.to_f64(), want.to_f64());
             let tolerance = 2e-5 * want.iter().fold(1.0_f64, |a, b| a.max(b.abs()));
-            // False if either is NaN.
+            // A NaN is never close to another number.
             let is_close = |(a, b): (&f64, &f64)| a == b || (a - b).abs() <= tolerance;
             if let Some(i) = got.iter().zip(&want).position(|pair| !is_close(pair)) {
                 let (got, want) = (got[i], want[i]);

@@ -40,7 +40,7 @@ fn every_number_of_the_text_of_every_op() {
     for (at, line) in lines.iter().enumerate() {
         for range in numbers(line) {
             for extreme in EXTREMES {
-                // Long loops would be unrolled here; another test checks the limit on their length.
+                // Skip long loops, which would be unrolled here; another test checks the maximum length.
                 if line[..range.start].ends_with("trip=") && extreme > 4 {
                     continue;
                 }

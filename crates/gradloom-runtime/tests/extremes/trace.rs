@@ -71,7 +71,7 @@ fn methods_of_tensors() {
     for (name, method) in METHODS {
         for v in EXTREMES {
             for w in EXTREMES {
-                // Long loops would be unrolled here; another test checks the limit on their length.
+                // Skip long loops, which would be unrolled here; another test checks the maximum length.
                 if name.starts_with("scan") && v > 4 && v < usize::MAX / 8 {
                     continue;
                 }

@@ -82,7 +82,7 @@ fn every_op_runs_at_every_dtype_that_it_takes() {
             if dtype == DType::F32 && case.starts_with("f32") {
                 lines += "guard \"g\" %9\n";
             }
-            // Kernels do not support i64; passes convert it to words.
+            // Run graphs with i64 only after the passes, which convert it to words that kernels support.
             let has_i64 = case.contains("i64") || dtype == DType::I64;
             for passed in [has_i64, true] {
                 let mut graph = graph(&lines);

@@ -101,7 +101,7 @@ fn texts_in_pages_are_those_of_a_cpu() {
             let text: Vec<i32> = (0..9).map(|i| i * 5 % 60).collect();
             let mut many = |starts: [i32; 3], lengths: [i32; 3]| {
                 let logits = many.run((&text, &tables, &starts, &lengths)).unwrap();
-                // The logits of padding are meaningless.
+                // Compare only the logits of text, because those of padding are meaningless.
                 let vocabulary = logits.len() / 9;
                 let is_text = |i: &usize| ((i % 3) as i32) < lengths[i / 3] - starts[i / 3];
                 let there = (0..9).filter(is_text);
