@@ -56,7 +56,7 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
         return Err("--every, --three and --threads are at least 1".to_string());
     }
     let devices = devices(&device, &adapter)?;
-    // A panic counts as a failure, and is printed with its program.
+    // Hide the messages of panics: a panic counts as a failure, and is printed with its program.
     std::panic::set_hook(Box::new(|_| {}));
     let counts = Arc::new(Counts::default());
     std::thread::scope(|scope| {

@@ -156,7 +156,7 @@ impl Text {
             return Ok(Self { tokens, bytes: None });
         }
         let mut text = load(paths).map_err(failure)?;
-        // If the last file does not end with a newline, loading has added one, which is not part of the text.
+        // Remove the newline that loading has added if the last file does not end with one.
         if text.sources.last().is_some_and(|path| !ends_a_line(path)) {
             text.bytes.pop();
         }

@@ -118,8 +118,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         saving.extra = kept.map(|(key, value)| (key.clone(), value.clone())).collect();
     }
     let tokenizer = source.tokenizer().ok();
-    // A run has these tokens in its generation settings, and a file of another kind in its tokenizer. If the
-    // keys were missing, transformers would use GPT-2's tokens.
+    // Take these tokens from the generation settings, as of a run, or from the tokenizer, as of other files.
+    // If the keys were missing, transformers would use GPT-2's tokens.
     let generation = source.generation()?;
     let end = tokenizer.as_ref().and_then(|tokenizer| tokenizer.get().end_of_text());
     let first = tokenizer.as_ref().and_then(|tokenizer| tokenizer.get().beginning());

@@ -9,7 +9,7 @@ pub(crate) fn bytes(number: u64) -> String {
     const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
     let mut value = number as f64;
     let mut unit = 0;
-    // 999.95 would print as 1000.0.
+    // Use the next unit from 999.95 on, which would be printed as 1000.0.
     while value >= 999.95 && unit + 1 < UNITS.len() {
         value /= 1000.0;
         unit += 1;

@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let (path, tokenizer) = (&arguments.path, &arguments.tokenizer);
     check_free(&arguments.out, path)?;
     let begun = Begun::open(path, tokenizer.as_deref(), None)?;
-    // The batch is 1, since the settings are the model's and those of a later training are not known.
+    // Set the batch to 1, because the settings are the model's and those of a later training are not known.
     let (init, tokenizer) = (Some(path.clone()), tokenizer.clone());
     let options = Options { init, tokenizer, batch: Some(1), ..Options::default() };
     let Begun { source, tokenizer } = begun;

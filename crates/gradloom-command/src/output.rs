@@ -63,7 +63,7 @@ pub(crate) fn written(result: io::Result<()>) -> Result<()> {
 /// Returns the command by which the user called this program, for use in command lines:
 /// `target/release/gradloom` after `cargo run`.
 pub(crate) fn program() -> String {
-    // A name that is not Unicode is copied approximately.
+    // Approximate a name that is not Unicode.
     let name = std::env::args_os().next();
     name.map_or_else(|| "gradloom".to_string(), |name| quoted(&name.to_string_lossy()))
 }

@@ -206,7 +206,7 @@ impl Found {
                 Err(Failure::usage(format!("{}: this is the configuration of a model", given.display()))
                     .help(format!("give its folder: {folder}")))
             }
-            // A damaged file may have no known kind; its reader reports the error.
+            // Let the reader report the error of a damaged file, which may have no known kind.
             Place::File(FileKind::Other) if given.extension().is_some_and(|end| end == "safetensors") => {
                 Self::of_file(given)
             }
@@ -238,7 +238,7 @@ impl Found {
         let config = folder.join(CONFIG);
         let name = folder.display();
         if Folder::is_at(folder) {
-            // A wrong configuration is not an error of the command line.
+            // A folder without a model is an error of the command line; a wrong configuration is not.
             let is_none = || weights_in(folder).is_none() && Folder::configuration(folder).is_ok();
             let opened = Folder::open(folder).map_err(|error| match is_none() {
                 true => Failure::from(error).into_usage(),

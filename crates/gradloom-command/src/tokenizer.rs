@@ -50,7 +50,7 @@ impl AnyTokenizer {
             Place::File(FileKind::Gguf) => {
                 return Ok(Self::Bpe(Box::new(Gguf::open(given)?.tokenizer()?)));
             }
-            // The reader reports a file that is not valid JSON, with the location of the error.
+            // Let the reader report a file that is not valid JSON, with the location of the error.
             Place::File(FileKind::Json | FileKind::Text | FileKind::Other | FileKind::Empty)
                 if path.extension().is_some_and(|end| end == "json") => {}
             Place::File(FileKind::Json) => {}
@@ -145,7 +145,7 @@ impl AnyTokenizer {
         let (all, context) = (tokens.len(), sizes.context);
         if all > context {
             let count = usize::try_from(count).unwrap_or(usize::MAX);
-            // The model never reads the last generated token.
+            // Count one token more than the context, because the model never reads the last generated token.
             let kept = (context + 1).saturating_sub(count).clamp(context.div_ceil(2), context);
             tell!(
                 "note: the prompt has {all} tokens, and the model's context {context}: it reads the last \

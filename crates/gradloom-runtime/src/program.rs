@@ -71,7 +71,7 @@ impl Port {
             (DType::F32, n) => (n.as_f64() as f32).to_ne_bytes(),
             (DType::I32, n) => (n.as_f64() as i32).to_ne_bytes(),
             (DType::U32, n) => (n.as_f64() as u32).to_ne_bytes(),
-            // The verifier rejects scalars of these types.
+            // Return an internal error, because the verifier rejects scalars of these types.
             (dtype @ (DType::Bool | DType::F16 | DType::BF16 | DType::U8 | DType::I64), _) => {
                 let message = format!("the scalar `{}` is {dtype}: scalars have 32 bits", self.name);
                 return Err(Error::new(ErrorKind::Internal, message));
@@ -360,7 +360,8 @@ impl Program {
             Loaded::Queued(program) if kept.iter().all(|(output, _)| program.can_keep(*output)) => {
                 let can_trap = self.graph.ops.iter().any(|(_, op)| self.graph.can_trap(op));
                 let pending = self.submit_keeping(stop, &kept)?.expect("steps are queued");
-                // A tensor of a run that trapped must not be read by another run.
+                // If the run can trap, wait for it, because no other run may read the tensors of a run that
+                // trapped.
                 if can_trap { pending.wait()?.outcome? } else { Outcome::Committed }
             }
             Loaded::Queued(_) => {
@@ -448,7 +449,8 @@ fn run_now(
         content.check_sound()?;
         program.compute(stop)?;
         read(program)?;
-        // As in the reference evaluator, a region out of range is an error even if a guard fails.
+        // Check regions first: as in the reference evaluator, a region out of range is an error even if a
+        // guard fails.
         program.check_commit()?;
         if let Some(guard) = program.failed_guard()? {
             return Ok(Outcome::NotFinite { guard: guard.to_string() });

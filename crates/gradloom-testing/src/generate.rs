@@ -161,7 +161,7 @@ impl Generator {
     }
 
     fn op(&mut self, pool: &[ValueId]) -> Option<Vec<ValueId>> {
-        // Recent values form chains, and the larger of two values is the better test.
+        // Prefer recent values, which form chains, and the larger of two values, which is the better test.
         let recent = &pool[pool.len() - pool.len().min(3)..];
         let [first, second] = [self.random.pick(recent), self.random.pick(pool)];
         let larger = |v: &ValueId| self.graph.ty(*v).elements();

@@ -63,7 +63,7 @@ impl Leaves {
         let ty = match kind {
             OpKind::Input { ty, .. } | OpKind::Param { ty, .. } => ty.clone(),
             OpKind::Scalar { dtype, .. } => Type::scalar(*dtype),
-            // States start with their `init`.
+            // Return no value for states, which start with their `init`.
             _ => return None,
         };
         let mut hasher = DefaultHasher::new();

@@ -7,7 +7,8 @@ use std::cell::Cell;
 pub struct Counting;
 
 thread_local! {
-    // Constant and without a destructor, so that counting never allocates and works while a thread exits.
+    // The counters are constant-initialized and have no destructors, so that counting never allocates and
+    // works while a thread exits.
     static NOW: Cell<isize> = const { Cell::new(0) };
     static MOST: Cell<isize> = const { Cell::new(0) };
     static LARGEST: Cell<usize> = const { Cell::new(0) };

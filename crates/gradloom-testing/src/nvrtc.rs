@@ -23,7 +23,7 @@ pub fn library() -> Option<Nvrtc> {
 pub fn check<'t>(library: &Nvrtc, texts: impl IntoIterator<Item = &'t str>) {
     let mut source = String::new();
     for (i, text) in texts.into_iter().enumerate() {
-        // Functions with C linkage are shared by all namespaces, so each is renamed.
+        // Rename each function, because functions with C linkage are shared by all namespaces.
         let (before, bounds) = text.split_once("__launch_bounds__(").expect("a kernel has bounds");
         let named = bounds.replacen(") ", &format!(") part_{i}_"), 1);
         source.push_str(&format!("namespace part_{i} {{\n{before}__launch_bounds__({named}}}\n"));

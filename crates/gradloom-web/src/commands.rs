@@ -244,7 +244,8 @@ impl Commands {
             }
             10 => {
                 let (data, dtype) = (arguments.blob()?, arguments.dtype()?);
-                // Elements are passed as f32, which represents all integers up to 2^24.
+                // Reject integers that may be inexact: elements are passed as f32, which represents all
+                // integers up to 2^24.
                 let inexact = |element: &&f32| element.fract() != 0.0 || element.abs() > 16_777_216.0;
                 if let Some(element) = data.iter().find(inexact).filter(|_| !dtype.is_float()) {
                     let message = format!("{} in a constant of dtype {dtype}", Decimal::from(*element));

@@ -245,12 +245,12 @@ impl Sessions {
     pub(crate) fn forward(&mut self, session: usize, trace: Trace) -> Result<usize> {
         let id = self.id();
         let open = self.open.get_mut(session).ok_or_else(|| misuse("there is no such session"))?;
-        // A new runtime session is kept only if compilation succeeds.
+        // Keep a new runtime session only if compilation succeeds.
         let new = match &open.state {
             SessionState::New(model) => Some(Box::new(Session::new(model.tie(), &open.device, open.seed)?)),
             _ => None,
         };
-        // Initial values are deferred, since parameters are often uploaded next.
+        // Defer initial values, because parameters are often uploaded next.
         new.iter().for_each(|new| new.fill_later());
         let Trace { inputs, traced } = trace;
         let text = traced.graph.to_string();
@@ -384,9 +384,8 @@ impl Sessions {
     /// dropped.
     pub(crate) fn result(&self, step: usize) -> Result<String> {
         let queued = self.queued(step)?;
-        // An error of an earlier unread step is reported once before this step's own result. It is skipped,
-        // since a caller that does not read steps ignores their errors. The step's own error is returned
-        // every time.
+        // Skip the errors of earlier unread steps, which are reported once before this step's own result: a
+        // caller that does not read steps ignores their errors. The step's own error is returned every time.
         let mut outcome = queued.step.result();
         for _ in 0..UNTOLD {
             if outcome.is_ok() {

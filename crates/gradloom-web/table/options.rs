@@ -13,7 +13,7 @@ const PLAIN: [&str; 2] = ["new", "full"];
 
 /// Fields that cannot be set in TypeScript: options, field.
 const NOT_HERE: [(&str, &str); 1] = [
-    // A server manages its blocks.
+    // Only servers manage blocks.
     ("AttentionOptions", "block_table"),
 ];
 

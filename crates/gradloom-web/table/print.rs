@@ -45,8 +45,8 @@ pub(crate) fn rust(ops: &[Op]) -> String {
             let _ = writeln!(out, "{} }}", call(last));
             continue;
         }
-        // Direct calls are smaller than function pointers: functions that track their caller need a shim
-        // each.
+        // Use direct calls, which are smaller than function pointers: functions that track their caller need
+        // a shim each.
         out += "match code { ";
         for (code, op) in others {
             let _ = write!(out, "{code} => {}, ", call(op));

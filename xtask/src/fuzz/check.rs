@@ -193,8 +193,8 @@ fn check_programs(
                     break;
                 }
             }
-            // The next step starts from the device's own values, since a step may amplify the rounding of the
-            // previous one.
+            // Start the next step from the device's own values, because a step may amplify the rounding of
+            // the previous one.
             leaves.advance(one);
         }
     }

@@ -214,7 +214,7 @@ fn check(text: &str, number: u64, devices: &Devices, counts: &Counts) -> Result<
     let (passed, _) = passes::run(graph.clone());
     verify(&passed).map_err(|error| format!("after the passes: {error}"))?;
     if !is_small(&graph) || !is_small(&passed) {
-        // This graph is only planned.
+        // Only plan a graph that is too large to run.
         let planned = Program::standalone(passed, &Device::null(), &|_| None);
         counts.loaded.fetch_add(u64::from(planned.is_ok()), Relaxed);
         return Ok(());

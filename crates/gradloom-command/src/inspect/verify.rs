@@ -50,7 +50,7 @@ fn shrunk(settings: &Settings) -> Settings {
             model.vocabulary = model.vocabulary.min(61);
         }
         AnyConfig::Llama(model) => {
-            // The number of query heads per key head stays the same, but is at most 2.
+            // Keep the number of query heads per key head, but at most 2.
             let shared = (model.heads / model.key_heads).min(2);
             model.layers = model.layers.min(2);
             (model.key_heads, model.depth) = (model.key_heads.min(2), 8);

@@ -52,7 +52,8 @@ impl RunFolder {
         Self::check_free(path)?;
         let made = Self::make(path)?;
         let folder = Self::locked(path.to_path_buf(), made)?;
-        // Another process may have started a run here and finished it before we had the lock.
+        // Check again, because another process may have started and finished a run here before this one got
+        // the lock.
         Self::check_free(path)?;
         Ok(folder)
     }
@@ -169,8 +170,7 @@ impl RunFolder {
         let name = path.join(LOCK);
         let file = regular_file::open(&name, OpenOptions::new().write(true).create(true).truncate(false));
         let file = file.map_err(|error| {
-            // The message names the file if it is a pipe or the like, and otherwise the folder, which cannot
-            // be written.
+            // Name the file if it is a pipe or the like, and otherwise the folder, which cannot be written.
             unusable(if Refusal::of(&error).is_some() { &name } else { &path }, &error)
         })?;
         match file.try_lock() {

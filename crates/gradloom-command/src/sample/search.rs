@@ -18,7 +18,7 @@ pub(super) fn run(
     Prompt { text, tokens: prompt }: Prompt,
 ) -> Result<()> {
     let Opened { session, tokenizer, sizes, ends } = opened;
-    // The model never reads the last token, which needs no room.
+    // Reserve no room for the last token, which the model never reads.
     let room = sizes.context - prompt.len() + 1;
     let most = usize::try_from(arguments.tokens).unwrap_or(usize::MAX).min(room);
     report_tuning(session.device());

@@ -43,7 +43,7 @@ impl<W: Send + 'static, R: Send + 'static> Aside<W, R> {
     pub(super) fn give(&mut self, work: W) {
         assert!(!self.is_busy, "one piece at a time");
         self.is_busy = true;
-        // A thread that panicked accepts no job; its panic is raised when the result is taken.
+        // Ignore a thread that panicked: its panic is raised when the result is taken.
         let _ = self.work.as_ref().expect("the thread lives as long as this").send(work);
     }
 

@@ -54,7 +54,7 @@ impl Bytes {
     /// # Errors
     /// Returns an error if the system refuses the mapping, or if the size of the file has changed.
     pub(super) fn map(file: &File, size: u64, name: &str) -> Result<Self> {
-        // An empty file cannot be mapped.
+        // Return no bytes for an empty file, which cannot be mapped.
         if size == 0 {
             return Ok(Vec::new().into());
         }

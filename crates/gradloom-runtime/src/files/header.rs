@@ -41,7 +41,7 @@ pub(super) fn map(file: &File, name: &str) -> Result<(Bytes, Metadata)> {
 pub(super) fn parse(bytes: &[u8], size: u64, name: &str) -> Result<Metadata> {
     match FileKind::of(&bytes[..bytes.len().min(BEGINNING as usize)]) {
         FileKind::Empty => return Err(empty(name)),
-        // A damaged safetensors file may have no recognizable kind.
+        // Continue with an unrecognized kind, because the file may be a damaged safetensors file.
         FileKind::Safetensors | FileKind::Other => {}
         kind => return Err(of_another_kind(name, kind)),
     }

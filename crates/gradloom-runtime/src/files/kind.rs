@@ -206,7 +206,7 @@ const MAGIC: [(usize, &[u8], FileKind); 20] = [
     (257, b"ustar", FileKind::Tar),
     (4, b"TFL3", FileKind::TensorFlowLite),
     (0, b"version https://git-lfs.github.com/spec", FileKind::LfsPointer),
-    // HDF5 may begin after a user block.
+    // HDF5 after a user block.
     (512, b"\x89HDF\r\n\x1a\n", FileKind::Hdf5),
     (1024, b"\x89HDF\r\n\x1a\n", FileKind::Hdf5),
 ];
@@ -231,7 +231,7 @@ fn zip(bytes: &[u8]) -> FileKind {
         if name.ends_with(".npy") {
             return FileKind::Npz;
         }
-        // PyTorch's files are in a folder of the archive: `archive/data.pkl`.
+        // Ignore the name of the folder that contains PyTorch's files, as in `archive/data.pkl`.
         let within = name.split_once('/').map_or("", |(_, within)| within);
         let of_torch = ["data.pkl", "constants.pkl", "byteorder", "version", ".format_version", ".data/"];
         if of_torch.iter().any(|part| within.starts_with(part)) {

@@ -191,7 +191,7 @@ impl Weights {
         let changed = || error::changed(&self.name);
         let (sha256, entries) = notes(text).ok_or_else(changed)?;
         let mut checksum = Checksum::new(&entries);
-        // The checksum covers tensors in the order of their data; see `write`.
+        // Sort the tensors in the order of their data, which the checksum covers; see `write`.
         let mut tensors: Vec<_> = self.tensors.iter().collect();
         tensors.sort_by_key(|(name, place)| (place.info.data_offsets, *name));
         for (name, place) in tensors {
@@ -319,8 +319,8 @@ fn in_folder(folder: &Path) -> Result<PathBuf> {
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         found.push(entry.map_err(failed)?.path());
     }
-    // The folder may also contain other tensors, such as the state of a run. If both of these files exist,
-    // transformers loads the first.
+    // Prefer these files, because the folder may contain other tensors, such as the state of a run. If both
+    // files exist, transformers loads the first.
     for usual in ["model.safetensors", "model.safetensors.index.json"] {
         if let Some(path) = found.iter().find(|path| path.file_name().is_some_and(|name| name == usual)) {
             return Ok(path.clone());
@@ -366,7 +366,7 @@ fn index(bytes: &[u8]) -> std::result::Result<BTreeMap<PathBuf, BTreeSet<String>
     let mut files: BTreeMap<PathBuf, BTreeSet<String>> = BTreeMap::new();
     for (tensor, file) in map {
         let file = file.as_str().ok_or_else(|| format!("`{tensor}` has no file's name"))?;
-        // An untrusted index must not refer to files outside its folder.
+        // Reject paths outside the folder, because the index may be untrusted.
         let parts = Path::new(file).components().filter(|part| *part != Component::CurDir);
         let parts: Option<PathBuf> =
             parts.map(|part| matches!(part, Component::Normal(_)).then_some(part)).collect();
@@ -387,6 +387,6 @@ fn leads_out(index: &Path, file: &Path) -> bool {
         Some(folder) if !folder.as_os_str().is_empty() => folder.canonicalize(),
         _ => Path::new(".").canonicalize(),
     };
-    // A missing file is reported when it is opened.
+    // Accept a missing file, which is reported when it is opened.
     folder(index).is_ok_and(|index| folder(file).is_ok_and(|file| !file.starts_with(index)))
 }

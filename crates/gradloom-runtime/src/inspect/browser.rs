@@ -38,7 +38,7 @@ pub(super) fn command() -> Option<Command> {
         command.arg("url.dll,FileProtocolHandler");
         return Some(command);
     }
-    // Without a screen, `xdg-open` may start a browser that takes over the terminal.
+    // Do not call `xdg-open` without a screen: it may start a browser that takes over the terminal.
     let has_screen = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some());
     has_screen.then(|| Command::new("xdg-open"))
 }

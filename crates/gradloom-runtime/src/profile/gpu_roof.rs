@@ -54,7 +54,7 @@ pub(super) fn measure(device: &Device) -> Result<Roofline> {
     let mut bandwidth = Vec::new();
     for set in WORKING_SETS {
         let groups = set / (12 * TURN);
-        // At least 400 MB in total, so that the launch overhead is negligible.
+        // Process at least 400 MB in total, so that the launch overhead is negligible.
         let repeats = (400_u32 << 20).div_ceil(set);
         let seconds = match best(device, &triad(groups, repeats)) {
             Ok(seconds) => seconds,

@@ -153,7 +153,7 @@ fn figures(sum: &Figures, profile: &Profile) -> String {
 /// Formats a time as `12.3 us` or `4.56 ms`.
 fn time(seconds: f64) -> String {
     match seconds * 1e6 {
-        // A value below this limit is never rounded to 1000.0 with one decimal.
+        // Values from 999.95 on are printed in ms, because they would be rounded to 1000.0.
         us if us < 999.95 => format!("{us:.1} us"),
         us => format!("{:.2} ms", us / 1e3),
     }

@@ -57,7 +57,7 @@ fn kept(file: Option<&Path>, device: &Device, remeasure: bool) -> Option<Rooflin
     let roofline = if device.is_gpu() { gpu_roof::measure(device).ok()? } else { Roofline::measure(threads) };
     machines.insert(key, roofline.clone());
     if let Some(file) = file {
-        // A roofline that cannot be cached is measured again next time.
+        // Ignore errors: a roofline that cannot be cached is measured again next time.
         let _ = write(file, &machines);
     }
     Some(roofline)

@@ -157,14 +157,15 @@ impl DebugRun {
     fn run_one(&mut self, index: usize) -> Result<()> {
         let plan = Arc::clone(&self.plan);
         let launch = &plan.launches[index];
-        // A kernel that writes a region keeps the rest of the buffer.
+        // A kernel that writes a region keeps the rest of the buffer, so the buffer must be in memory.
         let kept: &[Access] = if launch.kernel == Kernel::WriteRegion { &launch.writes } else { &[] };
         for access in launch.reads.iter().chain(kept) {
             self.present(access.buffer).map_err(|error| {
                 error.note(format!("launch {index} (`{}`) reads it", launch.kernel.name()))
             })?;
         }
-        // A kernel that fails may have written part of its results.
+        // Mark results as missing before the launch, because a kernel that fails may have written part of
+        // them.
         let results: Vec<usize> = launch.writes.iter().map(|write| plan.buffer_of[&write.buffer]).collect();
         for &buffer in &results {
             self.take(buffer);

@@ -171,7 +171,7 @@ fn what_is_allocated_is_what_was_planned() {
 /// A program that only reads never observes part of another program's commit.
 #[test]
 fn readers_see_whole_steps() {
-    // Miri is about a thousand times slower.
+    // Use smaller numbers with Miri, which is about a thousand times slower.
     const ELEMENTS: usize = if cfg!(miri) { 256 } else { 1 << 16 };
     const STEPS: usize = if cfg!(miri) { 10 } else { 300 };
     let text = format!(

@@ -227,7 +227,7 @@ fn a_store_without_bytes_says_so() {
 
 #[test]
 fn readers_never_see_half_a_write() {
-    // Miri is about a thousand times slower.
+    // Use smaller numbers with Miri, which is about a thousand times slower.
     const ELEMENTS: usize = if cfg!(miri) { 64 } else { 4096 };
     const TURNS: usize = if cfg!(miri) { 10 } else { 200 };
     let store = Store::new(true, u64::MAX);

@@ -234,7 +234,7 @@ impl Base {
             self.in_order_of_keys().enumerate().find(|(_, used)| used.name == name).ok_or_else(|| {
                 Error::new(ErrorKind::Internal, format!("`{name}` is not a parameter of the model"))
             })?;
-        // Parameters in blocks are loaded from a file; until then, zero blocks represent zeros.
+        // Skip parameters in blocks, which are loaded from a file; until then, zero blocks represent zeros.
         if ty.dtype == gradloom_core::ir::DType::U8 {
             return Ok(());
         }

@@ -40,8 +40,8 @@ impl FailureState {
     }
 
     fn insert(&mut self, run: u64, mut error: Error) {
-        // A non-finite error already contains the number of its step. A trap's error does not, and may be
-        // read from another step.
+        // Add the number of the step to a trap's error, which may be read from another step. A non-finite
+        // error already contains it.
         if error.kind() == ErrorKind::Trap {
             error = error.note(format!("in step {}, which changed no parameter", self.step(run)));
         }

@@ -283,7 +283,7 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
     /// Counts a run, and returns its error.
     fn ended(&mut self, outcome: Result<Outcome>) -> Result<()> {
         let run = self.runs;
-        // As in training, a run that the device failed to execute does not count.
+        // Count a run only if the device executed it, as in training.
         let attempted = outcome.as_ref().map_or_else(|error| error.kind() == ErrorKind::Trap, |_| true);
         self.runs += u64::from(attempted);
         match outcome? {

@@ -321,7 +321,7 @@ impl<M: Module, const N: usize> Trainer<M, N> {
 /// where the number was set.
 fn check_numbers(optimizer: &dyn Optimizer, options: &Options, places: &[(&str, Origin)]) -> Result<()> {
     let placed = |error: Error, is_it: &dyn Fn(&str) -> bool, method: &str| {
-        // If a setting was made several times, the last one counts.
+        // If a setting was made several times, report the last location.
         match places.iter().rev().find(|(name, _)| is_it(name)) {
             Some((_, origin)) => error.at(origin.clone(), method),
             None => error,

@@ -170,7 +170,8 @@ impl<M: Module, const N: usize> Train<M, N> {
         let make = |inputs| recipe(&self.session, &*self.optimizer, &self.options, inputs);
         let declared = (&declared[..], self.options.micro_batches);
         any_batch::select(&mut self.lanes, |lane| &lane.inputs, declared, data, make)?;
-        // Each program numbers its runs separately, so failures of one must be known before the other runs.
+        // Wait for the other program's steps: each program numbers its runs separately, so the failures of
+        // one must be known before another runs.
         if let Some(before) = self.lanes.get(1) {
             before.wait();
         }

@@ -82,7 +82,7 @@ impl Maker {
         for i in 0..2 + self.random.below(3) {
             let ty = self.random_type();
             self.parameter(&ty.shape);
-            // Often the state has the same type, as the states of optimizers do.
+            // Often draw a state of the same type, as the states of optimizers are.
             let ty = if self.random.below(2) == 0 { ty } else { self.random_type() };
             let state = self.leaf(OpKind::State { name: format!("s{i}"), ty, init: Number::Float(0.5) });
             self.stored.extend(state);

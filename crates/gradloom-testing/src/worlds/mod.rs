@@ -279,7 +279,7 @@ impl Program {
             |results: Vec<Tensor>| results,
         )?;
         let mut graph = traced.graph;
-        // The input is data; the other leaves are trained.
+        // Turn all leaves except the input into parameters.
         let mut leaves: Vec<ValueId> = Vec::new();
         for op in graph.blocks[graph.entry].ops.clone() {
             if let OpKind::Input { name, ty } = graph.ops[op].kind.clone() {
@@ -317,7 +317,7 @@ impl Expected {
             }
             let elements = match got.output(name) {
                 Some(tensor) => tensor.to_f64(),
-                // The loss does not depend on this leaf.
+                // Expect a gradient of 0, because the loss does not depend on this leaf.
                 None if is_gradient => vec![0.0; want.len()],
                 None => return Err(format!("there is no output {name}")),
             };
@@ -327,7 +327,7 @@ impl Expected {
             for (at, (&got, &want)) in elements.iter().zip(want).enumerate() {
                 let same = got == want || (got.is_nan() && want.is_nan());
                 let close = (got - want).abs() <= TOLERANCE * scale;
-                // Numbers that may overflow in float32 are not compared.
+                // Do not compare numbers that may overflow in float32.
                 let wild = want.abs() >= WILD * WILD;
                 if !same && !close && !wild {
                     return Err(format!("element {at} of {name} is {got:e}, expected {want:e}"));
