@@ -128,7 +128,7 @@ fn an_import_that_is_killed_at_any_moment_is_made_again() {
     let whole_time = began.elapsed();
     let expected = |path: &str| -> Option<BTreeMap<String, Vec<u8>>> {
         let mut files = files(&workspace.path(path))?;
-        // The configuration is not compared, as it contains the path of the model.
+        // Do not compare the configuration, which contains the path of the model.
         files.remove("config.json");
         Some(files)
     };

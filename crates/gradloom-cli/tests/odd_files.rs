@@ -101,7 +101,7 @@ impl Tables {
     /// Writes the folder of a case as `model`.
     fn folder(&self, case: &Value, workspace: &Workspace) {
         let base = case["base"].as_str().unwrap();
-        // The numbers are the table's own text, since Python writes more than JSON allows.
+        // Write the table's own text, because it has numbers that Python writes and JSON does not allow.
         workspace.put("model/config.json", case["config"].as_str().unwrap().as_bytes());
         if let Some(text) = case["generation"].as_str() {
             workspace.put("model/generation_config.json", text.as_bytes());

@@ -329,7 +329,7 @@ fn killed_and_resumed_is_as_if_nothing_happened() {
         child.kill().unwrap();
         child.wait().unwrap();
         child = spawn(&workspace, "train --resume killed");
-        // Resuming first cuts the metrics back, so wait until that is done: its lock is held then.
+        // Wait until resuming has cut the metrics back; the run then holds its lock.
         std::thread::sleep(std::time::Duration::from_millis(100 + 37 * round as u64));
     }
     assert!(child.wait().unwrap().success());

@@ -237,7 +237,7 @@ fn every_command_tells_the_truth_of_every_path() {
             if !is.iter().any(|word| stderr.contains(word)) {
                 faults.push("it is not told what is there".to_string());
             }
-            // A file within the folder may be missing.
+            // Only the path itself must exist; a file within the folder may be missing.
             if is_there && stderr.contains(&format!("{path}: no such")) {
                 faults.push("it is there".to_string());
             }

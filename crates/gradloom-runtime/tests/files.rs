@@ -217,7 +217,7 @@ fn sizes_that_no_file_has_are_refused_at_once() {
         fs::write(fixture.path(), bytes.to_le_bytes()).unwrap();
         assert!(Weights::open(fixture.path()).is_err());
     }
-    // A sparse file of one terabyte, which takes no space on the disk.
+    // Create a sparse file of one terabyte, which takes no space on the disk.
     fs::File::create(fixture.path()).unwrap().set_len(1 << 40).unwrap();
     assert!(Weights::open(fixture.path()).is_err());
 }

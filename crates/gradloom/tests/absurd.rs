@@ -85,7 +85,7 @@ fn batches_of_any_number() {
                             continue;
                         };
                         assert_eq!(batches.position(), at, "{call}");
-                        // Batches are allocated only if they are small.
+                        // Allocate batches only if they are small.
                         if batch.min(examples) <= 7 {
                             for _ in 0..3 {
                                 let next = batches.next_batch();

@@ -82,7 +82,7 @@ impl Row {
             top_k: n.pick(&[None, None, Some(1), Some(2), Some(5), Some(40), Some(usize::MAX)]),
             top_p: n.pick(&[1.0, 1.0, 1e-300, 0.1123, 0.5321, 0.9017, 0.9991]),
             min_p: n.pick(&[0.0, 0.0, 0.0517, 0.311, 0.9993]),
-            // Chosen so that large logits stay exact in f32 after the penalty.
+            // Choose penalties for which large logits stay exact in f32.
             repetition: if kind == 6 { 0.5 } else { n.pick(&[1.0, 1.0, 1.25, 0.5]) },
             presence: n.pick(&[0.0, 0.0, 0.75, -0.5]),
             frequency: n.pick(&[0.0, 0.0, 0.25, -0.125]),

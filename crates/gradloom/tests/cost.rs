@@ -22,12 +22,12 @@ fn a_transformers_step_costs_its_products_and_little_more() {
     let plan = train.plan();
     let total = plan.launches.iter().fold(Cost::default(), |sum, launch| sum + cost(plan, launch));
 
-    // Three blocks with four 64x64 and two 64x256 products each, and the logits; the backward pass has two
-    // products for each product of the forward pass.
+    // Count three blocks with four 64x64 and two 64x256 products each, and the logits; the backward pass has
+    // two products for each product of the forward pass.
     let tokens = (BATCH * SEQUENCE) as u64;
     let products = 3 * 2 * tokens * (3 * (4 * 64 * 64 + 2 * 64 * 256) + 64 * 12);
-    // Two products in the forward pass and five in the backward pass for each pair of positions that causal
-    // attention covers, with depth 16 and 4 heads.
+    // Count two products in the forward pass and five in the backward pass for each pair of positions that
+    // causal attention covers, with depth 16 and 4 heads.
     let attention = 3 * 7 * 2 * 16 * (BATCH as u64 * 4 * 36);
     let least = products + attention;
     assert!((least..least * 11 / 10).contains(&total.flops), "{total:?}, products {least}");

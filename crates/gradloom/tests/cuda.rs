@@ -95,7 +95,7 @@ impl Case {
         same("uncaptured", &self.trained(&uncaptured, false, |_| {}));
         same("queued", &self.trained(&device, true, |_| {}));
 
-        // Other programs use the same device between the steps, all with arenas that are filled with NaN
+        // Let other programs use the same device between the steps, all with arenas that are filled with NaN
         // before a step.
         let poisoned = Device::cuda_with(&options.clone().poisoned()).unwrap();
         let mut other = self.compiled(&poisoned);

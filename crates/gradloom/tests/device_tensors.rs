@@ -51,7 +51,7 @@ fn an_encoders_output_trains_a_decoder_as_through_the_host() {
         let y = stays.upload(&wave(8, 3), [4, 2]).unwrap();
         for step in 0..12 {
             let x = wave(12, step);
-            // The next run is queued while the steps that use earlier results are still queued.
+            // Queue the next run while the steps that use earlier results are still queued.
             let code = encode.run_on_device([&x]).unwrap();
             unread.push(train.step((&code, &y)).unwrap());
             drop(code);
@@ -75,8 +75,8 @@ fn a_batch_stays_beside_others_of_the_host() {
         let code = wave(24, 1);
         let resident = session.upload(&code, [4, 6]).unwrap();
         let mut losses = Vec::new();
-        // Tensor and host data alternate: host data is not written into the tensor, and a step with host data
-        // does not use the tensor.
+        // Alternate tensors and host data: host data is not written into the tensor, and a step with host
+        // data does not use the tensor.
         for step in 0..6 {
             let y = wave(8, step);
             losses.push(match step % 3 {

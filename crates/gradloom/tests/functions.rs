@@ -159,7 +159,7 @@ fn the_gradient_of_ctc_counts_what_is_emitted() {
     let mut loss = session
         .infer(inputs, |(), [logs, targets, times, labels]| {
             let rows = logs.ctc_loss_rows(targets, times, labels, CtcOptions::new());
-            // An infinite loss times 0 is NaN, which must not reach the other sequences.
+            // Exclude infinite losses: times 0, they are NaN, which must not reach the other sequences.
             let finite = rows.is_finite().select(rows, 0.0).sum();
             (rows, gradients(finite, [logs])[0])
         })
@@ -185,7 +185,7 @@ fn the_gradient_of_ctc_counts_what_is_emitted() {
     }
     assert!(gradient.iter().all(|x| (-1.00001..=0.0).contains(x)), "{gradient:?}");
     assert_eq!([gradient[at(0, 0, 2)], gradient[at(1, 0, 2)]], [0.0; 2]);
-    // More labels than the targets have.
+    // Request more labels than the targets have.
     let error = run([2, 3, 2]).unwrap_err();
     assert_eq!(error.kind(), gradloom::ErrorKind::Trap, "{error}");
 }

@@ -159,7 +159,7 @@ fn the_float64_evaluator_agrees_with_pytorch() {
             }
             _ => None,
         };
-        // Both the original graph and the graph after the passes.
+        // Check both the original graph and the graph after the passes.
         for graph in [&train.stages().optim, &train.stages().passes] {
             carried.borrow_mut().clear();
             let losses = oracle.get(if clip { "clipped.losses" } else { "adamw.losses" });
@@ -211,8 +211,8 @@ fn float64_gradients_agree_with_pytorch() {
         let gradient: Vec<f64> =
             oracle.get(name).iter().zip(next.to_f64()).map(|(before, after)| before - after).collect();
         let want = oracle.get(&format!("grad.{name}"));
-        // The difference of close numbers loses digits: the error is float64's epsilon times the parameter's
-        // size.
+        // Allow a larger error, because the difference of close numbers loses digits: float64's epsilon times
+        // the parameter's size.
         assert_near(name, &gradient, want, 1e-10, 1e-5 * norm(oracle.get(name)));
         checked += 1;
     }

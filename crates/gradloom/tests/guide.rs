@@ -88,7 +88,7 @@ fn every_page_is_listed_and_tested() {
 fn every_block_says_its_language_and_runs() {
     for (name, text) in guide() {
         for fence in prose_and_fences(&text).1 {
-            // This attribute marks an example that starts itself as a child process.
+            // Remove an attribute that marks an example that starts itself as a child process.
             let language = fence[3..].trim_end_matches(",standalone_crate");
             assert!(LANGUAGES.contains(&language), "{name}: `{fence}`");
         }

@@ -45,7 +45,7 @@ fn uniform_numbers_over_steps_and_places() {
     let mut counts = [0; 256];
     all.iter().for_each(|x| counts[(x * 256.0) as usize] += 1);
     assert!(chi_square(&counts, &[1.0 / 256.0; 256]).abs() < 4.0, "{counts:?}");
-    // Call sites in the model, elements, and consecutive steps.
+    // Numbers of different call sites, elements and steps are not correlated.
     let column =
         |site: usize, element: usize| -> Vec<f32> { drawn.iter().map(|d| d[site][element]).collect() };
     for (site, element) in [(0, 1), (0, 4), (1, 0), (2, 0), (2, 7)] {

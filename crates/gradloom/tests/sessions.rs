@@ -371,7 +371,7 @@ fn gradients_are_checked_against_the_slope() {
     let check = session.check_gradients(inputs(), (&INPUT, &CLASSES), |net, [x, y]| loss(net, x, y)).unwrap();
     assert_eq!(check.tried, 8 + 4 + 8 + 3);
     check.within(1e-7).unwrap();
-    // A wrong gradient, because one factor is detached and thus treated as a constant.
+    // This gradient is wrong, because one factor is detached and thus treated as a constant.
     let wrong = session
         .check_gradients(inputs(), (&INPUT, &CLASSES), |net, [x, y]| {
             let hidden = net.first.forward(x).tanh();

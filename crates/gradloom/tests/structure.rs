@@ -155,7 +155,7 @@ fn imports_of_files_have_no_large_circles() {
         let graph: BTreeMap<_, _> =
             modules.iter().map(|(module, code)| (module.clone(), imports(module, code, &modules))).collect();
         arrows += graph.values().map(BTreeSet::len).sum::<usize>();
-        // The modules that each module reaches.
+        // Compute the modules that each module reaches.
         let mut reached = graph.clone();
         loop {
             let wider: BTreeMap<_, BTreeSet<_>> = reached

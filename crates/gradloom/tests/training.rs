@@ -429,15 +429,15 @@ fn the_gradient_of_a_recurrent_weight_is_one_product() {
             .compile(&Device::cpu())
             .unwrap();
         let count = |name| train.stages().passes.entry_ops().filter(|(_, op)| op.kind.name() == name).count();
-        // Products of the inputs, forward and backward; of each state, forward and backward except the first;
-        // and of both weights.
+        // Expect products of the inputs, forward and backward; of each state, forward and backward except the
+        // first; and of both weights.
         assert_eq!((count("dot"), count("pad")), (2 * steps + 2, 0), "{steps} steps");
-        // One copy is shared by the cotangents of the state in all steps, the other is of the inputs.
+        // Expect one copy that the cotangents of the state in all steps share, and one of the inputs.
         let copies = train.plan().launches.iter().filter(|launch| launch.kernel.name() == "copy").count();
         assert_eq!(copies, 2, "{steps} steps");
         train.plan().totals.peak()
     };
-    // More steps than the limit of any search. Memory is proportional to the number of steps.
+    // Compile more steps than the limit of any search. Memory is proportional to the number of steps.
     let (some, many) = (plan(50), plan(200));
     assert!(many < 5 * some, "{some} and {many} bytes");
 }

@@ -151,8 +151,8 @@ fn tuned_products_are_right_and_measured_once() {
         let options = options.tuned(folder.path().join("choices"));
         let (losses, parameters, tuning) = tuned(&options);
         let tuning = tuning.unwrap();
-        // Both layers in the forward pass, the gradients of their weights, the gradient of the activation
-        // between them, and the variants that measuring splits into parts.
+        // Expect measurements for both layers in the forward pass, the gradients of their weights, the
+        // gradient of the activation between them, and the variants that measuring splits into parts.
         let measured = tuning.measured;
         assert!(tuning.read == 0 && measured >= 5, "{tuning:?}");
         assert!(tuning.notes.is_empty() && !tuning.took.is_zero(), "{tuning:?}");

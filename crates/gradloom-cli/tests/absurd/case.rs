@@ -181,8 +181,8 @@ impl Bench {
         }
         let mut child = match command.spawn() {
             Ok(child) => child,
-            // Long arguments do not fit on a small stack. The system then does not start the program, which
-            // is not the command's fault.
+            // Accept that the system does not start the program if long arguments do not fit on a small
+            // stack.
             Err(error) if error.raw_os_error() == Some(libc::E2BIG) => {
                 return Ended {
                     code: Some(0),
@@ -243,8 +243,8 @@ impl Bench {
 /// Returns the CPU time of all threads of a process.
 fn computed(process: u32) -> Duration {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // The name in parentheses may contain blanks; user and system time are the 14th and 15th fields of the
-    // line.
+    // Skip the name in parentheses, which may contain blanks; user and system time are the 14th and 15th
+    // fields of the line.
     let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
     let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
     // Linux uses 100 ticks per second.

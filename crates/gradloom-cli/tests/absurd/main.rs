@@ -367,7 +367,7 @@ fn random_combinations() {
             }
         }
         if draw(3) == 0 {
-            // Arguments are on the first stack, which must have room left to start the program.
+            // Use a small stack only if the arguments on it leave room to start the program.
             let limit = limits[draw(limits.len())].clone();
             case.limit = Some(limit).filter(|limit| limit.name != "stack" || case.bytes() < 10_000);
         }

@@ -79,7 +79,7 @@ fn each_change(plan: &Plan, f: &mut dyn FnMut(Change<'_>)) {
 
 #[test]
 fn every_number_of_a_plan() {
-    // Without updates, because an update that must be in place cannot be in this plan.
+    // Remove the updates, because an update that must be in place cannot be in this plan.
     let text = text();
     let lines: Vec<&str> = text.lines().filter(|line| !line.contains("update %")).collect();
     let graph = passes::run(parse(&lines.join("\n")).unwrap()).0;

@@ -30,10 +30,10 @@ fn tables_and_masks_are_right_in_every_step() {
     let plan = programs[0].plan();
     let names =
         |list: &[gradloom_core::kernel::Launch]| list.iter().map(|l| l.kernel.name()).collect::<Vec<_>>();
-    // The table, its sums over positions, and the mask, which no kernel can compute inline because it is
-    // broadcast.
+    // Expect the table, its sums over positions, and the mask, which no kernel can compute inline because it
+    // is broadcast.
     assert!((2..=3).contains(&plan.hoisted.len()), "{}", plan.report(&graph));
-    // The addition, the products with the mask applied in their epilogue or in a later kernel, and the
+    // Expect the addition, the products with the mask applied in their epilogue or in a later kernel, and the
     // update.
     assert!((3..=4).contains(&plan.launches.len()), "{:?}\n{}", names(&plan.launches), plan.report(&graph));
     let totals = plan.totals;

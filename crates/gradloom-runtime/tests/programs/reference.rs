@@ -61,7 +61,7 @@ fn compare(graph: &Graph, leaves: &Leaves, devices: &[Device; 3], seed: u64, com
                 format!("seed {seed}, step {step}, {loops}\n{graph}{}", programs[0].plan().report(graph))
             });
         }
-        // Continues from the device's own values, because a step may amplify the rounding errors of the
+        // Continue from the device's own values, because a step may amplify the rounding errors of the
         // previous one.
         leaves.advance(&one);
         *compared += 1;

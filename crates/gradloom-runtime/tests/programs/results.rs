@@ -30,7 +30,7 @@ fn copies_of_results_count_as_memory() {
     assert!(text.contains("bytes of memory, the limit is 1073741824"), "{text}");
     assert!(text.contains("the output `result.0`, f32[268435456], 1073741824 bytes"), "{text}");
     assert_eq!(faults.count(Fault::Allocation), before, "it was refused before anything was allocated");
-    // It is accepted if there is room for the plan in addition to the copy.
+    // The program is accepted if there is room for the plan in addition to the copy.
     faults.limit_memory(4 * WIDE as u64 + (1 << 20));
     compile().unwrap();
 }

@@ -150,7 +150,8 @@ pub(crate) fn verify(backend: &str, results: &[Vec<f32>]) {
             Some(digit) => (y - digit as f32).abs() < 1e-6,
             None => y.is_nan() == (c == 'n'),
         };
-        // WGSL allows a shader compiler to replace the sum of a number and its negative by 0.
+        // Skip `lerp` on WebGPU: WGSL allows a shader compiler to replace the sum of a number and its
+        // negative by 0.
         if backend == "WebGPU" && *name == "lerp" {
             continue;
         }

@@ -31,7 +31,7 @@ fn an_awaited_loss_is_the_loss() {
                 (Err(a), Err(b)) => assert_eq!((i, a.to_string()), (4, b.to_string())),
                 (a, b) => panic!("step {i}: {a:?} and {b:?}"),
             }
-            // Either call has read the failure.
+            // Either call has read the failure, so waiting does not report it.
             awaited.wait().unwrap();
         }
     }

@@ -70,7 +70,7 @@ fn a_trap_is_an_error_of_its_launch() {
     let failing: Vec<usize> = (0..run.plan().launches.len())
         .filter(|&launch| match run.run(launch..launch + 1) {
             Ok(()) => false,
-            // Launches that read the results of a launch that trapped.
+            // Accept this error of launches that read the results of a launch that trapped.
             Err(error) if error.kind() == ErrorKind::Feed => false,
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::Trap, "{error}");

@@ -38,7 +38,7 @@ fn an_idle_device_begins_with_the_first_of_many_dispatches() {
         losses.push(awaited.step([&data(step)[..]]).unwrap().loss().unwrap());
         let work = work(&awaited);
         assert!((32..64).contains(&work.dispatches), "{work:?}");
-        // One submission of 16 dispatches, and one with the rest.
+        // Expect one submission of 16 dispatches, and one with the rest.
         assert_eq!((work.submits, work.passes), (2, 2), "{work:?}");
     }
     let steps: Vec<_> = (0..4).map(|step| queued.step([&data(step)[..]]).unwrap()).collect();
