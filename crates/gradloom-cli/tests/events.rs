@@ -86,7 +86,7 @@ fn a_killed_run_goes_on_in_the_same_file() {
     wait_until("a saved state", || told().contains("\"saved\""));
     child.kill().unwrap();
     child.wait().unwrap();
-    // The file ends as if the run had been killed in the middle of a line.
+    // Let the file end as if the run had been killed in the middle of a line.
     let mut before = workspace.text("run/events.jsonl");
     before.truncate(before.rfind('\n').unwrap() + 1);
     workspace.put("run/events.jsonl", format!("{before}{{\"event\":\"st").as_bytes());

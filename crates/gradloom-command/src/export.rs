@@ -185,7 +185,7 @@ fn foreign(config: &Path) -> Option<String> {
     }
 }
 
-/// Refuses a folder with files that no export wrote, and the model's own folder.
+/// Returns an error for a folder with files that no export wrote, and for the model's own folder.
 fn check_is_free(out: &Path, from: &Path) -> Result<()> {
     let flag = format!("--out {}", out.display());
     let same =

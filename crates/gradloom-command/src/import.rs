@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a folder with any file that an import of the same path did not write.
+/// Returns an error for a folder with any file that an import of the same path did not write.
 fn check_free(out: &Path, path: &str) -> Result<()> {
     let free = RunFolder::check_free(out);
     if free.is_err() && !out.join(STATE).exists() {

@@ -264,7 +264,7 @@ fn encoded(
     })
 }
 
-/// Refuses a folder that exists.
+/// Returns an error for a folder that exists.
 fn check_free(out: &Path) -> Result<()> {
     match out.symlink_metadata() {
         Ok(_) => Err(Failure::usage(format!("--out {}: it is there already", out.display()))

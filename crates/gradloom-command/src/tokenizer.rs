@@ -127,8 +127,8 @@ impl AnyTokenizer {
         }
     }
 
-    /// Refuses tokens outside a model's vocabulary. A tokenizer may have more tokens than the model, as long
-    /// as the text has none of them.
+    /// Returns an error for tokens outside a model's vocabulary. A tokenizer may have more tokens than the
+    /// model if the text contains none of them.
     pub(crate) fn check_tokens(&self, tokens: &[i32], vocabulary: usize) -> Result<()> {
         let Some(id) = tokens.iter().find(|id| **id as usize >= vocabulary) else { return Ok(()) };
         let name = self.get().name();

@@ -23,7 +23,7 @@ struct Module {
 }
 
 thread_local! {
-    // Leaked, since the module exists as long as the page. A `'static` reference lets one function return the
+    // Leak the module, which exists as long as the page: a `'static` reference lets one function return the
     // borrow, instead of a copy of the code in each export.
     static MODULE: &'static RefCell<Module> = {
         #[cfg(target_arch = "wasm32")]

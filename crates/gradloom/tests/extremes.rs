@@ -124,7 +124,7 @@ fn after(targets: &[i32], micro_batches: usize) -> (f32, Vec<f32>) {
         .compile(&Device::cpu())
         .unwrap();
     let mut x: Vec<f32> = (0..targets.len() * 3).map(|i| (i % 7) as f32 - 3.0).collect();
-    // Use unusual inputs for ignored targets, because these inputs may have any values.
+    // Change the inputs of ignored targets, which may have any values.
     for (row, _) in targets.iter().enumerate().filter(|(_, target)| **target == -1) {
         x[row * 3] = 0.25;
     }

@@ -24,8 +24,8 @@ pub(super) struct Report {
     dispatches: Option<usize>,
     passes: Option<usize>,
     submits: Option<usize>,
-    /// Number of times that results were copied to the host during the timed steps, both those read and those
-    /// queued.
+    /// Number of times that results were copied to the host during the timed steps, including the queued
+    /// ones.
     readbacks: Option<usize>,
     planned_peak_bytes: u64,
     measured_peak_bytes: Option<u64>,

@@ -176,7 +176,7 @@ const SMALLER: Smaller = Smaller {
     budgeted: "lower --batch, or take a run of a smaller model",
 };
 
-/// Refuses contradictory options.
+/// Returns an error for contradictory options.
 fn check(arguments: &Arguments) -> Result<()> {
     if arguments.launch.is_some() && !matches!(arguments.stage, Some(Stage::Kernels | Stage::Emit)) {
         return Err(Failure::usage("--launch chooses among kernels").help("add --stage emit, or kernels"));

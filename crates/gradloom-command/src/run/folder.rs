@@ -70,7 +70,7 @@ impl RunFolder {
         }
     }
 
-    /// Refuses a folder that cannot be created, before there is anything to write.
+    /// Checks that a folder can be created, before there is anything to write.
     pub(crate) fn check_possible(path: &Path) -> Result<()> {
         Self::make(path).map(|made| remove_empty(&made))
     }
@@ -105,7 +105,7 @@ impl RunFolder {
         path.join(STATE).symlink_metadata().is_ok()
     }
 
-    /// Refuses a folder that contains a run, or other files than the remains of one.
+    /// Returns an error for a folder that contains a run, or files other than the remains of one.
     pub(crate) fn check_free(path: &Path) -> Result<()> {
         let name = path.display();
         if Self::has_run(path) {

@@ -147,8 +147,8 @@ impl Saved {
         Ok(saved)
     }
 
-    /// Refuses a configuration that does not match the tensors, before anything is allocated for it. Compares
-    /// the number of parameters first, as a list of all names may be longer than the file.
+    /// Checks that the configuration matches the tensors, before anything is allocated for it. Compares the
+    /// number of parameters first, because a list of all names may be longer than the file.
     fn check_parameters(&self) -> Result<()> {
         let held: usize = self.checkpoint.iter().map(|(_, found)| found.bytes.len()).sum();
         let fits = self.settings.model.parameters() <= held / DType::F32.bytes() && {

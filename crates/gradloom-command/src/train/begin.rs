@@ -89,7 +89,7 @@ pub(super) fn create(options: &Options, json: bool) -> Result<Run> {
     Ok(Run { files, data: split, tokenizer, train, evaluator, writer, spare: beginning, steps: 0 })
 }
 
-/// Refuses a folder that cannot become the new run's.
+/// Returns an error for a folder that cannot become the new run's.
 fn check_free(folder: &Path) -> Result<()> {
     let checked = RunFolder::check_free(folder).and_then(|()| RunFolder::check_possible(folder));
     checked.map_err(|failure| {

@@ -302,7 +302,7 @@ impl DebugRun {
     }
 }
 
-/// Returns the position of each element of a layout, in row-major order.
+/// Returns the index in the buffer of each element of a layout, in row-major order.
 fn positions(layout: &Layout) -> Vec<usize> {
     layout.shape.iter().zip(&layout.strides).fold(vec![layout.offset], |all, (&extent, &stride)| {
         all.iter().flat_map(|&at| (0..extent).map(move |i| at + i * stride)).collect()
