@@ -40,7 +40,7 @@ fn a_run_that_is_killed_at_any_moment_ends_the_same() {
         let line = format!("{TRAIN} --out killed");
         let mut child = workspace.command(&line).stdout(Stdio::null()).spawn().expect("the command starts");
         std::thread::sleep(whole.mul_f64(random.uniform(0.0, 1.0)));
-        // Every other kill waits until a state is being written.
+        // Make every other kill wait until a state is being written.
         let is_written = || {
             let partial = |name| workspace.path(&format!("killed/{name}.safetensors.partial")).exists();
             partial("state") || partial("model")

@@ -105,8 +105,8 @@ fn a_small_model_trains_in_few_dispatches_on_a_gpu() {
     assert!(count("unique_kernels") <= 43, "more kernels than before: {json}");
     assert_eq!((count("passes"), count("submits")), (1, 1), "{json}");
     assert!(count("planned_peak_bytes") <= 13_000_000, "more bytes than before: {json}");
-    // Every step that is timed alone is read; then one before the clock starts, and the last of those in a
-    // row.
+    // Expect a readback for each step that is timed alone, one before the clock of the queued steps starts,
+    // and one for the last queued step.
     assert_eq!(count("readbacks"), steps + 1 + 1, "{json}");
 }
 

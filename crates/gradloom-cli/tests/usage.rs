@@ -415,7 +415,7 @@ fn output_that_is_lost_is_a_failure() {
     }
 }
 
-/// Tests that a read-only folder is reported. As root, who may write anyway, there is nothing to test.
+/// Tests that a read-only folder is reported. Tests nothing as root, who may write to it.
 #[cfg(unix)]
 #[test]
 fn a_read_only_folder_is_noticed_at_the_start() {

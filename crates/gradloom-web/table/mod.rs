@@ -78,7 +78,7 @@ const NOT_HERE: [&str; 16] = [
     "scatter_distinct_rows",
 ];
 
-/// Default arguments in TypeScript, which Rust does not have: op, parameter, value.
+/// Op, parameter and value of each default argument in TypeScript. Rust has no default arguments.
 const DEFAULTS: [(&str, &str, &str); 50] = [
     ("arg_top_k", "axis", "-1"),
     ("argsort", "axis", "-1"),

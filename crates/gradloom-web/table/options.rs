@@ -11,7 +11,7 @@ use syn::{File, FnArg, ImplItem, Item, Signature, Type, Visibility};
 /// Constructors that are equivalent to setting no field.
 const PLAIN: [&str; 2] = ["new", "full"];
 
-/// Fields that cannot be set in TypeScript: options, field.
+/// Options struct and name of each field that cannot be set in TypeScript.
 const NOT_HERE: [(&str, &str); 1] = [
     // Only servers manage blocks.
     ("AttentionOptions", "block_table"),

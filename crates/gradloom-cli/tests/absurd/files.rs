@@ -22,7 +22,7 @@ pub(crate) fn make(folder: &Path) -> Vec<PathBuf> {
     let header = format!(r#"{{"a":{{"dtype":"U8","shape":[{0}],"data_offsets":[0,{0}]}}}}"#, u64::MAX - 100);
     fs::write(path("tensor"), [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat())
         .unwrap();
-    // The file is one terabyte long, but takes no space on the disk.
+    // Create a file of one terabyte that takes no space on the disk.
     File::create(path("sparse")).unwrap().set_len(1 << 40).unwrap();
     fs::write(path("unreadable"), b"x").unwrap();
     fs::set_permissions(path("unreadable"), fs::Permissions::from_mode(0o000)).unwrap();

@@ -166,7 +166,7 @@ impl Saved {
         &self.checkpoint
     }
 
-    /// Writes every parameter and state into the store; both must have the same ones.
+    /// Writes every parameter and state of the file into the store, which must have the same entries.
     pub(crate) fn restore(&self, store: &Store) -> Result<()> {
         let entries = store.entries();
         let tensors =

@@ -218,7 +218,7 @@ impl<M: Module, const N: usize> Trainer<M, N> {
         self
     }
 
-    /// Makes the gradients of the parameters whose names match a pattern readable after each step, as
+    /// Exposes the gradients of the parameters whose names match a pattern after each step, as
     /// `gradient.NAME`: see [`Step::get`](super::Step::get). They are the gradients of the loss before
     /// clipping.
     pub fn show_gradients(mut self, pattern: impl Into<Pattern>) -> Self {
