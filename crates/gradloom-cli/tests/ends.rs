@@ -30,7 +30,7 @@ fn with_numbers(bytes: &[u8], numbers: &[(&str, u32)]) -> Vec<u8> {
     [&bytes[..16], &count.to_le_bytes(), &entries, &bytes[24..]].concat()
 }
 
-/// Returns the ids of the ten most likely tokens after the prompt, with no end set.
+/// Returns the ids of the ten most likely tokens after the prompt, with no end token set.
 fn tokens(workspace: &Workspace) -> Vec<u32> {
     let [text, ..] = written(workspace, "plain.gguf");
     workspace.put("text.txt", text.as_str().unwrap().as_bytes());

@@ -34,8 +34,8 @@ pub(crate) enum AnyTokenizer {
 }
 
 impl AnyTokenizer {
-    /// Opens the tokenizer with a given name: `bytes`, a file (also a GGUF file), or a folder (also of a
-    /// run).
+    /// Opens the tokenizer with a given name: `bytes`, a file, which may be a GGUF file, or a folder, which
+    /// may be that of a run.
     pub(crate) fn open(given: &str) -> Result<Self> {
         const KINDS: &str = "give bytes, a tokenizer.json, a folder with one, or a GGUF file";
         if given == BYTES {

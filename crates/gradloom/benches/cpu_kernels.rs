@@ -72,7 +72,7 @@ fn main() -> Result<()> {
         vec![(((((x * 1.5 + 0.25).abs() + 0.5).sqrt() * 2.0 - 1.0).square() + x) * 0.5).maximum(0.0)]
     })?;
 
-    // Comparable with `benches/peers/torch_ops.py`.
+    // Use the sizes of `benches/peers/torch_ops.py`, so that the results are comparable.
     let images = [64, 64, 64, 64];
     bench.run(
         ("batch norm, forward and backward", 4),

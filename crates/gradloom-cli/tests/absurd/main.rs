@@ -91,8 +91,8 @@ fn values() -> Vec<OsString> {
     values
 }
 
-/// Returns `true` for large numbers of steps, all of which the command has to run. A hundred of them reveal
-/// no more than two.
+/// Returns `true` for large numbers of steps, all of which the command has to run: they take long, and reveal
+/// no more than a few steps.
 fn is_long(command: &str, parameter: &str, value: &OsString) -> bool {
     let many = value.to_str().and_then(|text| text.parse::<f64>().ok()).is_some_and(|n| n > 1000.0);
     many && matches!((command, parameter), ("bench" | "profile", "--steps"))
