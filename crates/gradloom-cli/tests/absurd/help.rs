@@ -13,7 +13,7 @@ pub(crate) struct Command {
 pub(crate) struct Parameter {
     pub(crate) name: String,
     pub(crate) takes_value: bool,
-    /// True if the value is optional and follows after `=`.
+    /// True if the value is optional and follows `=`.
     pub(crate) by_equals: bool,
     /// Possible values, if they are listed.
     pub(crate) choices: Vec<String>,

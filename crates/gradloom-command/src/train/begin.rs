@@ -27,7 +27,7 @@ pub(super) struct Run {
     pub(super) writer: Writer,
     /// Memory for a copy of the state.
     pub(super) spare: Snapshot,
-    /// Number of steps completed before.
+    /// Number of steps completed so far.
     pub(super) steps: u64,
 }
 

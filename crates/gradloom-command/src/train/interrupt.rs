@@ -1,5 +1,5 @@
-//! Ctrl-C. Before there is anything to save, it ends the process. Afterwards, the first one requests a stop
-//! after the current step, and the second one ends the process.
+//! Handling of Ctrl-C. Before there is anything to save, Ctrl-C ends the process. Afterwards, the first one
+//! requests a stop after the current step, and the second one ends the process.
 
 use crate::failure::{Failure, Result};
 use crate::output::tell;

@@ -1,5 +1,6 @@
 //! Runs a graph on a device as the reference evaluator runs it in float64: takes leaves by name, and returns
-//! outputs, guards and next values. Used to compare the two, and to try graphs in text form.
+//! outputs, guards and next values. This serves to compare the device with the reference, and to try graphs
+//! in text form.
 
 use super::Program;
 use crate::store::{Store, element};
