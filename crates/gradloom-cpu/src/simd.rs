@@ -93,7 +93,7 @@ pub(super) unsafe trait Simd: Copy {
     /// A whole vector of floats must be readable at `from`.
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> Self::F32s {
-        // SAFETY: as promised by the caller; vectors are plain data.
+        // SAFETY: guaranteed by the caller; vectors are plain data.
         unsafe { from.cast::<Self::F32s>().read_unaligned() }
     }
 
@@ -103,7 +103,7 @@ pub(super) unsafe trait Simd: Copy {
     /// A whole vector of floats must be writable at `to`.
     #[inline(always)]
     unsafe fn store(self, to: *mut f32, value: Self::F32s) {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { to.cast::<Self::F32s>().write_unaligned(value) }
     }
 
@@ -114,7 +114,7 @@ pub(super) unsafe trait Simd: Copy {
     #[inline(always)]
     unsafe fn load_first(self, count: usize, from: *const f32) -> Self::F32s {
         let mut lanes = [0.0; WIDEST];
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             for i in 0..count {
                 lanes[i] = *from.add(i);
@@ -130,7 +130,7 @@ pub(super) unsafe trait Simd: Copy {
     #[inline(always)]
     unsafe fn store_first(self, count: usize, to: *mut f32, value: Self::F32s) {
         let mut lanes = [0.0; WIDEST];
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             self.store(lanes.as_mut_ptr(), value);
             for i in 0..count {
@@ -157,7 +157,7 @@ pub(super) unsafe trait Simd: Copy {
     /// One byte per lane must be readable at `from`.
     #[inline(always)]
     unsafe fn load_i8(self, from: *const u8) -> Self::F32s {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.load_each(|i| f32::from((*from.add(i)).cast_signed())) }
     }
 
@@ -168,7 +168,7 @@ pub(super) unsafe trait Simd: Copy {
     #[inline(always)]
     unsafe fn load_nibbles(self, from: *const u8, high: bool) -> Self::F32s {
         let shift = if high { 4 } else { 0 };
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.load_each(|i| f32::from(*from.add(i) >> shift & 0xf) - 8.0) }
     }
 
@@ -178,7 +178,7 @@ pub(super) unsafe trait Simd: Copy {
     /// One f16 per lane must be readable at `from`.
     #[inline(always)]
     unsafe fn load_f16(self, from: *const u16) -> Self::F32s {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.load_each(|i| half::from_f16(*from.add(i))) }
     }
 
@@ -188,7 +188,7 @@ pub(super) unsafe trait Simd: Copy {
     /// One bf16 per lane must be readable at `from`.
     #[inline(always)]
     unsafe fn load_bf16(self, from: *const u16) -> Self::F32s {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.load_each(|i| half::from_bf16(*from.add(i))) }
     }
 
@@ -217,10 +217,10 @@ pub(super) unsafe trait Simd: Copy {
 pub(super) unsafe fn dispatch(level: InstructionSet, code: impl Vectorized) {
     match level {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         InstructionSet::Avx512 => unsafe { x86::Avx512::new() }.vectorize(code),
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         InstructionSet::Avx2 => unsafe { x86::Avx2::new() }.vectorize(code),
         _ => Baseline.vectorize(code),
     }

@@ -93,7 +93,7 @@ impl StridedReader {
         buffer: &mut Buffer,
     ) -> *const u8 {
         // SAFETY: the element type has the operand's size, and every bit pattern is a valid u8, u16 or u32;
-        // the rest is promised by the caller.
+        // the caller guarantees the rest.
         unsafe {
             match self.element_bytes {
                 1 => self.stage_as::<u8>(base.cast(), start, count, buffer).cast(),
@@ -110,7 +110,7 @@ impl StridedReader {
     /// have room for them and must not overlap them.
     pub(super) unsafe fn copy(&self, base: *const u8, start: usize, count: usize, to: *mut u8) {
         // SAFETY: the element type has the operand's size, and every bit pattern is a valid u8, u16 or u32;
-        // the rest is promised by the caller.
+        // the caller guarantees the rest.
         unsafe {
             match self.element_bytes {
                 1 => self.copy_as::<u8>(base.cast(), start, count, to),

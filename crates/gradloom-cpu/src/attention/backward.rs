@@ -72,7 +72,7 @@ impl Task<'_> {
                 start
             });
         let scratch = Scratch { keys_transposed, values_transposed, keys, queries, cotangents, p, ds, means };
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             for head in 0..shape.group() {
                 (0..shape.queries).for_each(|query| self.dq(head, query).write_bytes(0, shape.depth));
@@ -85,7 +85,7 @@ impl Task<'_> {
         let seen = if shape.queries == 0 { 0 } else { self.mask.visible(shape.queries - 1) };
         let (key_block, query_block) = (shape.backward_keys(), shape.backward_queries());
         for start in (0..seen).step_by(key_block) {
-            // SAFETY: as promised by the caller; keys below `seen` are below the mask's length.
+            // SAFETY: guaranteed by the caller; keys below `seen` are below the mask's length.
             unsafe {
                 let keys = self.pack_keys(simd, &scratch, start..(start + key_block).min(seen));
                 for head in 0..shape.group() {
@@ -110,7 +110,7 @@ impl Task<'_> {
         let key = |i| operands.key(call, batch, kv_head, range.start + i);
         let value = |i| operands.value(call, batch, kv_head, range.start + i);
         let count = range.len();
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             Keys {
                 keys_transposed: pack_transposed(
@@ -154,7 +154,7 @@ impl Task<'_> {
         let q_row = |i| operands.q.row(call, batch, q_head, queries.start + i);
         let g_row = |i| gradient.cotangent.row(call, batch, q_head, queries.start + i);
         let count = queries.len();
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let (packed_q, packed_g) = unsafe {
             self.means(simd, scratch, q_head, queries.clone());
             (
@@ -165,7 +165,7 @@ impl Task<'_> {
         let mut strip = queries.start;
         while strip < queries.end {
             let end = (strip + STRIP).min(queries.end);
-            // SAFETY: as promised by the caller.
+            // SAFETY: guaranteed by the caller.
             unsafe { self.strip(simd, scratch, keys, head, strip..end, queries.start) };
             strip = end;
         }
@@ -190,7 +190,7 @@ impl Task<'_> {
             };
             let dv = target(self.dv(keys.range.start + key), 2, shape.value_depth);
             let dk = target(self.dk(keys.range.start + key), 1, shape.depth);
-            // SAFETY: as promised by the caller; the rows of dk and dv belong to this task.
+            // SAFETY: guaranteed by the caller; the rows of dk and dv belong to this task.
             unsafe {
                 multiply(simd, end - key, first..count, transposed(scratch.p), packed_g, dv);
                 multiply(simd, end - key, first..count, transposed(scratch.ds), packed_q, dk);
@@ -234,7 +234,7 @@ impl Task<'_> {
             accumulate: false,
         };
         let (p, ds) = (matrix(scratch.p), matrix(scratch.ds));
-        // SAFETY: as promised by the caller; the matrices have room for whole vectors.
+        // SAFETY: guaranteed by the caller; the matrices have room for whole vectors.
         unsafe {
             multiply(simd, count, 0..shape.depth, rows(&operands.q), keys.keys_transposed, p);
             multiply(
@@ -248,7 +248,7 @@ impl Task<'_> {
         }
         let width = keys.range.len().next_multiple_of(S::LANES);
         for (i, query) in queries.clone().enumerate() {
-            // SAFETY: as promised by the caller.
+            // SAFETY: guaranteed by the caller.
             unsafe {
                 let constants = RowConstants {
                     scale: operands.scale,
@@ -267,7 +267,7 @@ impl Task<'_> {
             padded: false,
             accumulate: true,
         };
-        // SAFETY: as promised by the caller; the rows of dq belong to this task.
+        // SAFETY: guaranteed by the caller; the rows of dq belong to this task.
         unsafe { multiply(simd, count, 0..most, left, keys.keys, dq) };
     }
 
@@ -283,7 +283,7 @@ impl Task<'_> {
             let cotangent: *const f32 = gradient.cotangent.row(call, batch, q_head, query);
             let (steps, depth) =
                 ([gradient.output.step, gradient.cotangent.step], self.operands.shape.value_depth);
-            // SAFETY: as promised by the caller.
+            // SAFETY: guaranteed by the caller.
             unsafe { *scratch.means.add(i) = dot(simd, output, cotangent, steps, depth) };
         }
     }

@@ -72,7 +72,7 @@ impl Task<'_> {
         let few = rows <= single::MOST_ROWS && key_step == 1 && value_step == 1;
         for start in (0..seen).step_by(block) {
             let keys = start..(start + block).min(seen);
-            // SAFETY: as promised by the caller; keys below `seen` are below the mask's length.
+            // SAFETY: guaranteed by the caller; keys below `seen` are below the mask's length.
             unsafe {
                 if few {
                     self.block_of_few_rows(simd, &scratch, keys);
@@ -82,7 +82,7 @@ impl Task<'_> {
             }
         }
         for row in 0..rows {
-            // SAFETY: as promised by the caller.
+            // SAFETY: guaranteed by the caller.
             unsafe { self.finish(&scratch, row) };
         }
     }
@@ -96,7 +96,7 @@ impl Task<'_> {
     unsafe fn block<S: Simd>(&self, simd: S, scratch: &Scratch, keys: Range<usize>) {
         let Task { operands, call, batch, kv_head, .. } = *self;
         let shape = operands.shape;
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let (packed_keys, packed_values) = unsafe {
             let packed_keys = match operands.forms[0] {
                 Form::F16 => self.pack_narrow_keys::<S, F16>(simd, &keys, scratch.keys),
@@ -120,7 +120,7 @@ impl Task<'_> {
             let mut strip = self.queries.start;
             while strip < self.queries.end {
                 let end = (strip + STRIP).min(self.queries.end);
-                // SAFETY: as promised by the caller.
+                // SAFETY: guaranteed by the caller.
                 unsafe { self.strip(simd, scratch, head, strip..end, &keys, packed_keys, packed_values) };
                 strip = end;
             }
@@ -138,7 +138,7 @@ impl Task<'_> {
     ) -> Panels {
         let Task { operands, call, batch, kv_head, .. } = *self;
         let row = |i| operands.key::<E>(call, batch, kv_head, keys.start + i);
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { pack_stored_transposed(simd, keys.len(), operands.shape.depth, row, operands.steps().0, to) }
     }
 
@@ -153,7 +153,7 @@ impl Task<'_> {
     ) -> Panels {
         let Task { operands, call, batch, kv_head, .. } = *self;
         let row = |i| operands.value::<E>(call, batch, kv_head, keys.start + i);
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { pack_stored_rows(simd, keys.len(), operands.shape.value_depth, row, operands.steps().1, to) }
     }
 
@@ -190,7 +190,7 @@ impl Task<'_> {
         };
         let scores =
             TileTarget { start: scratch.scores, row_stride, columns: most, padded: true, accumulate: false };
-        // SAFETY: as promised by the caller; the strip's scores have room for whole vectors.
+        // SAFETY: guaranteed by the caller; the strip's scores have room for whole vectors.
         unsafe { multiply(simd, queries.len(), 0..shape.depth, q, packed_keys, scores) };
         let first_block = keys.start == 0;
         for (i, query) in queries.clone().enumerate() {
@@ -237,7 +237,7 @@ impl Task<'_> {
             let q_head = kv_head * shape.group() + row / self.queries.len();
             let q = operands.q.row(call, batch, q_head, query);
             let seen = keys.start..keys.start + count;
-            // SAFETY: as promised by the caller; a strip of scores is longer than a block of keys.
+            // SAFETY: guaranteed by the caller; a strip of scores is longer than a block of keys.
             unsafe {
                 match operands.forms[0] {
                     Form::F16 => self.scores::<S, F16>(simd, q, &seen, scratch.scores),
@@ -275,7 +275,7 @@ impl Task<'_> {
         let Task { operands, call, batch, kv_head, .. } = *self;
         for (i, key) in keys.clone().enumerate() {
             let key = operands.key::<E>(call, batch, kv_head, key);
-            // SAFETY: as promised by the caller.
+            // SAFETY: guaranteed by the caller.
             unsafe {
                 *scores.add(i) = single::dot(simd, q, key, [operands.q.step, 1], operands.shape.depth);
             }
@@ -299,7 +299,7 @@ impl Task<'_> {
         let Task { operands, call, batch, kv_head, .. } = *self;
         let value = |i| operands.value::<E>(call, batch, kv_head, keys.start + i);
         let columns = operands.shape.value_depth;
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { single::weighted_sum(simd, weights, keys.len(), value, to, columns, rescale) };
     }
 
@@ -326,7 +326,7 @@ impl Task<'_> {
     unsafe fn finish(&self, scratch: &Scratch, row: usize) {
         let query = self.queries.start + row % self.queries.len();
         let seen = self.mask.visible(query) > 0;
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let Online { maximum, sum } = self.state(scratch, row);
             let output = std::slice::from_raw_parts_mut(self.output(row), self.operands.shape.value_depth);
@@ -347,7 +347,7 @@ impl Task<'_> {
     /// `row` must be one of the task's rows.
     #[inline(always)]
     unsafe fn state(&self, scratch: &Scratch, row: usize) -> Online {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { Online { maximum: *scratch.maxima.add(row), sum: *scratch.sums.add(row) } }
     }
 
@@ -355,7 +355,7 @@ impl Task<'_> {
     /// `row` must be one of the task's rows.
     #[inline(always)]
     unsafe fn set_state(&self, scratch: &Scratch, row: usize, state: Online) {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             *scratch.maxima.add(row) = state.maximum;
             *scratch.sums.add(row) = state.sum;

@@ -28,7 +28,7 @@ pub(super) unsafe fn dot<S: Simd, E: Stored>(
     // Two partial sums hide half of the addition latency. A row is only a few vectors long.
     let mut sums = [simd.splat(0.0); 2];
     let mut sum = 0.0;
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         for (turn, at) in (0..whole).step_by(lanes).enumerate() {
             sums[turn % 2] = simd.mul_add(simd.load(a.add(at)), E::load(simd, b.add(at)), sums[turn % 2]);
@@ -60,7 +60,7 @@ pub(super) unsafe fn weighted_sum<S: Simd, E: Stored>(
     const WIDE: usize = 4;
     let lanes = S::LANES;
     let mut start = 0;
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         while start + WIDE * lanes <= columns {
             let mut sums = [simd.splat(0.0); WIDE];

@@ -137,7 +137,7 @@ pub(super) struct RowConstants {
 #[inline(always)]
 unsafe fn clear<S: Simd>(simd: S, row: *mut f32, start: usize, end: usize) {
     for at in (start..end).step_by(S::LANES) {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { simd.store(row.add(at), simd.splat(0.0)) };
     }
 }

@@ -123,7 +123,7 @@ impl ProductBlock<'_> {
     #[inline(always)]
     unsafe fn multiply<S: Simd>(&mut self, simd: S) {
         if self.rows <= FEW_ROWS && self.packed_right.is_none() && self.stepped.is_none() {
-            // SAFETY: as promised by the caller.
+            // SAFETY: guaranteed by the caller.
             return unsafe { self.few_rows(simd) };
         }
         let together = if self.packed_right.is_some() { self.rows } else { self.row_block };
@@ -133,7 +133,7 @@ impl ProductBlock<'_> {
             start = rows.end;
             let mut depth = 0..self.depth_block.min(self.depth);
             loop {
-                // SAFETY: as promised by the caller.
+                // SAFETY: guaranteed by the caller.
                 unsafe { self.depth_block(simd, &rows, &depth) };
                 if depth.end == self.depth {
                     break;
@@ -158,7 +158,7 @@ impl ProductBlock<'_> {
             let rows = start..(start + self.row_block).min(rows.end);
             let first = if self.product.reused { 0 } else { rows.start };
             let product = self.product.start.wrapping_add(first * self.product.row_stride);
-            // SAFETY: as promised by the caller.
+            // SAFETY: guaranteed by the caller.
             unsafe { self.row_block(simd, &rows, depth, product) };
             start = rows.end;
             if depth.end == self.depth {
@@ -182,7 +182,7 @@ impl ProductBlock<'_> {
             padded: false,
             accumulate: false,
         };
-        // SAFETY: as promised by the caller; the plan leaves a right operand in place only if its rows are
+        // SAFETY: guaranteed by the caller; the plan leaves a right operand in place only if its rows are
         // contiguous, or if its columns and the left operand's rows are.
         unsafe {
             match self.stored {
@@ -209,7 +209,7 @@ impl ProductBlock<'_> {
         if let Some(Stepped { start, steps, column, depth: first, .. }) = self.stepped {
             let contract = |p| SteppedView::offset(&steps.contract, first + depth.start + p);
             let free = |j| SteppedView::offset(&steps.free, column + j);
-            // SAFETY: as promised by the caller.
+            // SAFETY: guaranteed by the caller.
             return unsafe { pack_stepped(simd, [depth.len(), self.columns], start, contract, free, to) };
         }
         let right = self.right;
@@ -217,7 +217,7 @@ impl ProductBlock<'_> {
             let from = start.wrapping_add(StoredOperand::bytes_to(form, depth.start, right.contract_stride));
             let (columns, depth) = (self.columns, depth.len());
             let strides = [right.free_stride, right.contract_stride];
-            // SAFETY: as promised by the caller; ranges of contracted indices start at the boundaries of
+            // SAFETY: guaranteed by the caller; ranges of contracted indices start at the boundaries of
             // stored blocks.
             return unsafe {
                 match form {
@@ -231,7 +231,7 @@ impl ProductBlock<'_> {
                 }
             };
         }
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             if right.contract_stride == 1 && right.free_stride != 1 {
                 pack_transposed(simd, self.columns, depth.len(), |j| right.at(j, depth.start), 1, to);
@@ -287,7 +287,7 @@ impl ProductBlock<'_> {
                 padded: false,
                 accumulate: depth.start > 0,
             };
-            // SAFETY: as promised by the caller.
+            // SAFETY: guaranteed by the caller.
             unsafe { panel(simd, rows.len(), depth.len(), left, columns, target) };
             column += count;
         }
@@ -341,7 +341,7 @@ impl<E: Stored> Vectorized for FewRows<E> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { count, depth, rows, start, right, target } = self;
-        // SAFETY: as promised by the caller of `few_rows_of`.
+        // SAFETY: guaranteed by the caller of `few_rows_of`.
         unsafe {
             if right.free_stride == 1 {
                 add_rows(simd, count, depth, rows, start, right.contract_stride, target);

@@ -33,7 +33,7 @@ impl Operand {
     #[inline(always)]
     pub(crate) unsafe fn element(&self, row: usize, column: usize) -> u32 {
         let column = if self.repeated { 0 } else { column };
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { *self.start.add(row * self.row_stride).cast::<u32>().add(column) }
     }
 
@@ -178,7 +178,7 @@ impl<T: Copy + Default> RowRest<T> {
     /// [`RowRest::new`].
     #[inline(always)]
     unsafe fn chunk<'a>(&self, padded: *mut Padded<T>) -> &'a [T; CHUNK] {
-        // SAFETY: as promised by the caller; an operand that results overwrite does not point to the buffer.
+        // SAFETY: guaranteed by the caller; an operand that results overwrite does not point to the buffer.
         unsafe {
             if self.overwritten {
                 (*padded).0 = *self.next.cast::<[MaybeUninit<T>; CHUNK]>();

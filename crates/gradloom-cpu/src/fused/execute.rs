@@ -96,7 +96,7 @@ impl Program {
         let one =
             Tile { row: 0, rows: 1, column: 0, columns: 1, partials: std::ptr::null_mut(), body_columns: 1 };
         let steps = self.native.as_ref().map(|native| &native.steps.uniform[..]);
-        // SAFETY: as promised by the caller; uniform slots have one element.
+        // SAFETY: guaranteed by the caller; uniform slots have one element.
         unsafe { task.run_list(&self.uniform, steps, Positions::Rows, &one) };
         let result = run(&mut task);
         MEMORY.set(task.memory);
@@ -221,12 +221,12 @@ impl Program {
                 partials,
                 body_columns: self.columns,
             };
-            // SAFETY: as promised by the caller; the tile has at most as many positions as registers have
+            // SAFETY: guaranteed by the caller; the tile has at most as many positions as registers have
             // elements.
             unsafe { self.run_strip(task, &mut tile, &walk) };
             row += tile.rows;
             if keeps_totals && row.is_multiple_of(leaf) {
-                // SAFETY: as promised by the caller.
+                // SAFETY: guaranteed by the caller.
                 unsafe { self.add_to_totals(partials, &walk.columns) };
             }
         }
@@ -241,7 +241,7 @@ impl Program {
         let instructions: usize = self.passes.iter().map(|pass| pass.tile.len()).sum();
         let tiles = if strips { walk.columns.len().div_ceil(walk.width.max(1)) } else { 1 };
         let mut ahead = None;
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let native = walk.native;
             task.run_list(&self.rows, native.map(|native| &native.steps.rows[..]), Positions::Rows, tile);
@@ -318,7 +318,7 @@ impl Totals {
         if self.tiles == LEAF_ROWS {
             self.tiles = 0;
             for (running, total) in self.running.iter().zip(&mut self.totals).take(self.count) {
-                // SAFETY: as promised by the caller; a running sum of one row is one float.
+                // SAFETY: guaranteed by the caller; a running sum of one row is one float.
                 unsafe {
                     *total += f64::from(running.read());
                     running.write(0.0);
@@ -335,7 +335,7 @@ impl Totals {
     #[expect(clippy::cast_possible_truncation, reason = "a sum is rounded once, at its end")]
     unsafe fn finish(&self) {
         for (running, total) in self.running.iter().zip(&self.totals).take(self.count) {
-            // SAFETY: as promised by the caller.
+            // SAFETY: guaranteed by the caller.
             unsafe { running.write((*total + f64::from(running.read())) as f32) };
         }
     }

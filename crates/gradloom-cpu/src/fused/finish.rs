@@ -75,7 +75,7 @@ impl Program {
     /// `panels` panels, the first of which contains row 0. `task` must be below [`Program::finish_tasks`].
     #[expect(clippy::cast_possible_truncation, reason = "a sum is rounded once, at its end")]
     pub(crate) unsafe fn finish(&self, writes: &[*mut u8], partials: *const u8, panels: usize, task: usize) {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             if task == 0 {
                 for result in &self.uniform_results {
@@ -126,7 +126,7 @@ impl Program {
         run: impl FnOnce(&mut Task<'_>) -> R,
     ) -> R {
         debug_assert!(!self.can_trap());
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.with_task(reads, writes, &Faults::new(), run) }
     }
 }
@@ -136,7 +136,7 @@ impl Program {
 unsafe fn put(elements: &[u32], places: &Places, start: usize, to: *mut u32) {
     places.stretches(start, start + elements.len(), |position, place, stride, count| {
         for i in 0..count {
-            // SAFETY: as promised by the caller.
+            // SAFETY: guaranteed by the caller.
             unsafe { to.add(place + i * stride).write(elements[position - start + i]) };
         }
     });

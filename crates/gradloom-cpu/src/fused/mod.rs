@@ -101,7 +101,7 @@ impl Tasks for Loop {
     }
 
     unsafe fn run_task(&self, call: &Call<'_>, phase: usize, index: usize) {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             if phase == 0 {
                 let run = |task: &mut Task<'_>| self.run_rectangle(call, task, index);

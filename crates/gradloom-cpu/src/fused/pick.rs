@@ -12,7 +12,7 @@ impl Task<'_> {
     #[inline(always)]
     unsafe fn picked_column(&self, index: Slot, row: usize, tile: &Tile) -> Option<usize> {
         let indices = self.on_tile(index, tile);
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let index = unsafe { *indices.start.add(row * indices.row_stride).cast::<i32>() };
         // Negative indices wrap to large ones.
         let column = (index.cast_unsigned() as usize).wrapping_sub(tile.column);

@@ -121,7 +121,7 @@ impl Task<'_> {
         for first in (0..rows).step_by(elements.len()) {
             let count = elements.len().min(rows - first);
             for (row, element) in (first..).zip(&mut elements[..count]) {
-                // SAFETY: as promised by the caller; `row < rows`.
+                // SAFETY: guaranteed by the caller; `row < rows`.
                 *element = unsafe { from.start.add(row * from.row_stride).cast::<u32>().read_unaligned() };
             }
             let side_by_side = Operand { start: elements.as_ptr().cast(), row_stride: 4, repeated: false };
@@ -285,7 +285,7 @@ unsafe fn scatter_row(
 ) {
     places.stretches(start, start + count, |position, place, stride, count| {
         for i in 0..count {
-            // SAFETY: as promised by the caller; elements have 1, 2 or 4 bytes.
+            // SAFETY: guaranteed by the caller; elements have 1, 2 or 4 bytes.
             unsafe {
                 let from = from.add((position - start + i) * bytes);
                 let to = to.add((place + i * stride) * bytes);

@@ -79,7 +79,7 @@ impl Gather {
     /// `row` and `start` must lie in the result, the indices must be in range, and `T` must have the size of
     /// an element.
     unsafe fn copy<T: Copy>(&self, call: &Call<'_>, row: usize, start: usize) {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let number = unsafe { self.indices.row(call, row) };
         let batch = self.batch_places.at(row / self.indices_per_batch);
         let from = call.read::<T>(0, self.offset + batch + number * self.row_stride);

@@ -86,7 +86,7 @@ impl Indices {
     /// The position must be below the number of indices.
     #[inline]
     unsafe fn value(&self, call: &Call<'_>, position: usize) -> i32 {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { *call.read::<i32>(self.read, self.offset + self.places.at(position)) }
     }
 
@@ -97,7 +97,7 @@ impl Indices {
     /// The position must be below the number of indices.
     #[inline]
     pub(super) unsafe fn row(&self, call: &Call<'_>, position: usize) -> usize {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.value(call, position) as usize }
     }
 

@@ -31,7 +31,7 @@ impl Quants for Q8 {
 
     #[inline(always)]
     unsafe fn vector<S: Simd>(simd: S, quants: *const u8, first: usize) -> S::F32s {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { simd.load_i8(quants.add(first)) }
     }
 }
@@ -42,7 +42,7 @@ impl Quants for Q4 {
     #[inline(always)]
     unsafe fn vector<S: Simd>(simd: S, quants: *const u8, first: usize) -> S::F32s {
         let from = quants.wrapping_add(first % 16);
-        // SAFETY: as promised by the caller; a vector has at most 16 lanes.
+        // SAFETY: guaranteed by the caller; a vector has at most 16 lanes.
         unsafe { simd.load_nibbles(from, first >= 16) }
     }
 }
@@ -53,7 +53,7 @@ impl Quants for Q4 {
 /// `block` must point to a block.
 #[inline(always)]
 unsafe fn scale<S: Simd>(simd: S, block: *const u8) -> S::F32s {
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let bits = u16::from_le(block.cast::<u16>().read_unaligned());
         simd.splat_f16(bits)
@@ -73,7 +73,7 @@ pub(crate) struct Blocks {
 /// There must be `count` blocks, and room for their elements at `to`.
 #[inline(always)]
 pub(crate) unsafe fn unpack<S: Simd>(simd: S, blocks: Blocks, count: usize, to: *mut f32) {
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match blocks.format {
             BlockFormat::Q8_0 => unpack_of::<S, Q8>(simd, blocks.start, count, to),
@@ -88,7 +88,7 @@ pub(crate) unsafe fn unpack<S: Simd>(simd: S, blocks: Blocks, count: usize, to: 
 unsafe fn unpack_of<S: Simd, Q: Quants>(simd: S, blocks: *const u8, count: usize, to: *mut f32) {
     for i in 0..count {
         let (block, to) = (blocks.wrapping_add(i * Q::FORMAT.block_bytes()), to.wrapping_add(i * BLOCK));
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let scale = scale(simd, block);
             let mut first = 0;
@@ -117,7 +117,7 @@ pub(crate) unsafe fn dots_of_blocks<S: Simd>(
     stride: usize,
     target: TileTarget,
 ) {
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match right.format {
             BlockFormat::Q8_0 => {
@@ -158,7 +158,7 @@ impl<Q: Quants> Columns for BlockColumns<Q> {
         let lanes = S::LANES;
         let mut sums = [[simd.splat(0.0); C]; R];
         let (mut p, mut blocks) = (0, start);
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             while p < depth {
                 for c in 0..C {
@@ -219,10 +219,10 @@ pub(crate) unsafe fn pack_blocks<S: Simd>(
             let at = p / BLOCK * right.format.block_bytes();
             for j in 0..used {
                 let block = right.start.wrapping_add((start + j) * stride + at);
-                // SAFETY: as promised by the caller; a panel has at most two of the widest vectors.
+                // SAFETY: guaranteed by the caller; a panel has at most two of the widest vectors.
                 unsafe { unpack(simd, Blocks { start: block, ..right }, 1, from.wrapping_add(j * BLOCK)) };
             }
-            // SAFETY: as promised by the caller; the columns of `square` are those of one panel.
+            // SAFETY: guaranteed by the caller; the columns of `square` are those of one panel.
             unsafe {
                 pack_transposed(simd, used, BLOCK, row, 1, to.wrapping_add(start * depth + p * width));
             }

@@ -36,7 +36,7 @@ pub(crate) unsafe fn add_rows<S: Simd, E: Stored>(
     stride: usize,
     target: TileTarget,
 ) {
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match count {
             1 => add_rows_of::<S, E, 1>(simd, depth, rows, right, stride, target),
@@ -59,7 +59,7 @@ unsafe fn add_rows_of<S: Simd, E: Stored, const R: usize>(
     target: TileTarget,
 ) {
     let mut p = 0;
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         while p + STEP <= depth {
             let right = right.wrapping_add(p * stride);
@@ -136,7 +136,7 @@ unsafe fn add_vector<S: Simd, E: Stored, const R: usize, const K: usize>(
     stride: usize,
     target: TileTarget,
 ) {
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let mut vectors = [simd.splat(0.0); K];
         for p in 0..K {
@@ -174,7 +174,7 @@ pub(crate) unsafe fn dots<S: Simd, E: Stored>(
     stride: usize,
     target: TileTarget,
 ) {
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { each_group(simd, count, depth, rows, Contiguous { right, stride }, target) }
 }
 
@@ -211,7 +211,7 @@ pub(super) unsafe fn each_group<S: Simd>(
 ) {
     let group = if count == 1 { GROUP } else { GROUP_OF_SEVERAL };
     let mut column = 0;
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         while column + group <= target.columns {
             let (right, to) = (right.from(column), target.from(column));
@@ -261,7 +261,7 @@ impl<E: Stored> Columns for Contiguous<E> {
         rows: Rows,
         target: TileTarget,
     ) {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { dots_of::<S, E, R, C>(simd, depth, rows, self.right, self.stride, target) }
     }
 }
@@ -282,7 +282,7 @@ unsafe fn dots_of<S: Simd, E: Stored, const R: usize, const C: usize>(
     let lanes = S::LANES;
     let mut sums = [[simd.splat(0.0); C]; R];
     let mut p = 0;
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         while p + lanes <= depth {
             add_products(simd, lanes, rows.at(0, p), right.wrapping_add(p), stride, &mut sums);
@@ -315,7 +315,7 @@ unsafe fn add_products<S: Simd, E: Stored, const R: usize, const C: usize>(
     stride: usize,
     sums: &mut [[S::F32s; C]; R],
 ) {
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let mut left = [simd.splat(0.0); R];
         for r in 0..R {

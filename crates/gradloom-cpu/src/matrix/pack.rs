@@ -27,7 +27,7 @@ pub(crate) unsafe fn pack_rows<S: Simd>(
         for i in 0..rows {
             let from = row(i).wrapping_add(start * step);
             let to = to.wrapping_add(start * rows + i * width);
-            // SAFETY: as promised by the caller.
+            // SAFETY: guaranteed by the caller.
             unsafe {
                 if step == 1 && used == width {
                     (0..width).step_by(lanes).for_each(|c| simd.store(to.add(c), simd.load(from.add(c))));
@@ -82,7 +82,7 @@ pub(crate) unsafe fn pack_stepped<S: Simd>(
             while i < count {
                 let (from, to) = (start.wrapping_add(offsets[i]), to.wrapping_add(i * width));
                 if short && i + BLOCK <= count && (1..BLOCK).all(|r| offsets[i + r] == offsets[i] + r) {
-                    // SAFETY: as promised by the caller.
+                    // SAFETY: guaranteed by the caller.
                     unsafe { pack_square_rows(from, &at[..used], to, width) };
                     i += BLOCK;
                     continue;
@@ -90,7 +90,7 @@ pub(crate) unsafe fn pack_stepped<S: Simd>(
                 i += 1;
                 for &(j, length, at) in &runs[..found] {
                     let (from, to) = (from.wrapping_add(at), to.wrapping_add(j));
-                    // SAFETY: as promised by the caller.
+                    // SAFETY: guaranteed by the caller.
                     unsafe {
                         if length >= lanes {
                             // The last vector may overlap the previous one.
@@ -106,7 +106,7 @@ pub(crate) unsafe fn pack_stepped<S: Simd>(
                         }
                     }
                 }
-                // SAFETY: as promised by the caller.
+                // SAFETY: guaranteed by the caller.
                 (used..width).for_each(|c| unsafe { *to.add(c) = 0.0 });
             }
         }
@@ -122,7 +122,7 @@ pub(crate) unsafe fn pack_stepped<S: Simd>(
 #[inline(always)]
 unsafe fn pack_square_rows(from: *const f32, columns: &[usize], to: *mut f32, width: usize) {
     let (squares, rest) = columns.as_chunks::<BLOCK>();
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         for (j, at) in squares.iter().enumerate() {
             transpose(at.map(|at| from.add(at)), to.add(j * BLOCK), width);
@@ -164,23 +164,23 @@ pub(crate) unsafe fn pack_transposed<S: Simd>(
             let from: [*const f32; BLOCK] = std::array::from_fn(|r| row(start + i + r));
             let mut p = 0;
             while p + BLOCK <= depth {
-                // SAFETY: as promised by the caller; `BLOCK` rows and `BLOCK` of their elements are left.
+                // SAFETY: guaranteed by the caller; `BLOCK` rows and `BLOCK` of their elements are left.
                 unsafe { transpose(from.map(|row| row.add(p)), to.add(p * width + i), width) };
                 p += BLOCK;
             }
             for (r, row) in from.into_iter().enumerate() {
-                // SAFETY: as promised by the caller.
+                // SAFETY: guaranteed by the caller.
                 (p..depth).for_each(|p| unsafe { *to.add(p * width + i + r) = *row.add(p) });
             }
             i += BLOCK;
         }
         for i in i..used {
             let row = row(start + i);
-            // SAFETY: as promised by the caller.
+            // SAFETY: guaranteed by the caller.
             (0..depth).for_each(|p| unsafe { *to.add(p * width + i) = *row.add(p * step) });
         }
         for i in used..width {
-            // SAFETY: as promised by the caller.
+            // SAFETY: guaranteed by the caller.
             (0..depth).for_each(|p| unsafe { *to.add(p * width + i) = 0.0 });
         }
     }
@@ -198,7 +198,7 @@ const BLOCK: usize = 4;
 unsafe fn transpose(rows: [*const f32; BLOCK], to: *mut f32, stride: usize) {
     // LLVM does not find these shuffles; it extracts the elements of the rows one by one.
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: as promised by the caller; SSE is part of x86-64.
+    // SAFETY: guaranteed by the caller; SSE is part of x86-64.
     unsafe {
         use std::arch::x86_64::{_MM_TRANSPOSE4_PS, _mm_loadu_ps, _mm_storeu_ps};
         let [mut a, mut b, mut c, mut d] = rows.map(|row| _mm_loadu_ps(row));
@@ -208,7 +208,7 @@ unsafe fn transpose(rows: [*const f32; BLOCK], to: *mut f32, stride: usize) {
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let rows = rows.map(|row| row.cast::<[f32; BLOCK]>().read_unaligned());
         for c in 0..BLOCK {

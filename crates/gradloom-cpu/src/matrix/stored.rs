@@ -32,13 +32,13 @@ impl Stored for f32 {
 
     #[inline(always)]
     unsafe fn load<S: Simd>(simd: S, from: *const f32) -> S::F32s {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { simd.load(from) }
     }
 
     #[inline(always)]
     unsafe fn load_up_to<S: Simd>(simd: S, count: usize, from: *const f32) -> S::F32s {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { if count >= S::LANES { simd.load(from) } else { simd.load_first(count, from) } }
     }
 }
@@ -61,13 +61,13 @@ macro_rules! half {
 
             #[inline(always)]
             unsafe fn load<S: Simd>(simd: S, from: *const Self) -> S::F32s {
-                // SAFETY: as promised by the caller.
+                // SAFETY: guaranteed by the caller.
                 unsafe { simd.$load(from.cast()) }
             }
 
             #[inline(always)]
             unsafe fn load_up_to<S: Simd>(simd: S, count: usize, from: *const Self) -> S::F32s {
-                // SAFETY: as promised by the caller.
+                // SAFETY: guaranteed by the caller.
                 unsafe {
                     if count >= S::LANES {
                         return Self::load(simd, from);
@@ -104,7 +104,7 @@ pub(crate) unsafe fn pack_stored<S: Simd, E: Stored>(
     [free_stride, contract_stride]: [usize; 2],
     to: *mut f32,
 ) {
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if free_stride == 1 {
             let row = |p: usize| right.wrapping_add(p * contract_stride);
@@ -138,7 +138,7 @@ pub(crate) unsafe fn pack_stored_rows<S: Simd, E: Stored>(
             let mut j = 0;
             while j < width {
                 let count = used.saturating_sub(j);
-                // SAFETY: as promised by the caller.
+                // SAFETY: guaranteed by the caller.
                 unsafe { simd.store(to.add(j), some(simd, count, from.wrapping_add(j * step), step)) };
                 j += lanes;
             }
@@ -170,7 +170,7 @@ pub(crate) unsafe fn pack_stored_transposed<S: Simd, E: Stored>(
         let mut p = 0;
         while p < depth {
             let count = SQUARE.min(depth - p);
-            // SAFETY: as promised by the caller.
+            // SAFETY: guaranteed by the caller.
             unsafe {
                 for j in 0..used {
                     let from = row(start + j).wrapping_add(p * step);
@@ -195,7 +195,7 @@ pub(crate) unsafe fn pack_stored_transposed<S: Simd, E: Stored>(
 /// The loaded numbers must be readable, and the first one even if `count` is 0.
 #[inline(always)]
 unsafe fn some<S: Simd, E: Stored>(simd: S, count: usize, from: *const E, step: usize) -> S::F32s {
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { if step == 1 { E::load_up_to(simd, count, from) } else { gather(simd, count, from, step) } }
 }
 
@@ -205,7 +205,7 @@ unsafe fn some<S: Simd, E: Stored>(simd: S, count: usize, from: *const E, step: 
 /// `count` numbers must be readable, and the first one even if `count` is 0.
 #[inline(always)]
 unsafe fn gather<S: Simd, E: Stored>(simd: S, count: usize, from: *const E, step: usize) -> S::F32s {
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let mut found = [*from; WIDEST];
         for i in 0..count.min(S::LANES) {

@@ -96,7 +96,7 @@ impl Vectorized for Multiply {
         let Self { count, range, rows, panels, target } = self;
         let mut row = 0;
         // These loops have no closures, whose bodies would be compiled without the instruction set of `S`.
-        // SAFETY: as promised by the caller of `multiply`; the rows of each call lie below `count`.
+        // SAFETY: guaranteed by the caller of `multiply`; the rows of each call lie below `count`.
         unsafe {
             // The `const` condition avoids compiling tiles for the other number of registers.
             if const { S::REGISTERS >= 32 } {
@@ -157,7 +157,7 @@ unsafe fn columns<S: Simd, const R: usize>(
             last: (target.columns - column).saturating_sub((width - 1) * lanes),
         };
         let whole = target.padded || tile.last >= lanes;
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             match (width, whole) {
                 (2, true) => tile.run::<S, R, 2, false, false>(simd),
@@ -208,7 +208,7 @@ pub(crate) unsafe fn panel<S: Simd>(
     let width = columns.count.div_ceil(lanes);
     let last = columns.count - (width - 1) * lanes;
     let table = matches!(columns.steps, Steps::Table(_));
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match (width, last == lanes, table) {
             (2, true, false) => {
@@ -262,7 +262,7 @@ unsafe fn panel_of<S: Simd, const V: usize, const MASKED: bool, const TABLE: boo
         last,
     };
     let mut row = 0;
-    // SAFETY: as promised by the caller; no tile extends beyond the last row.
+    // SAFETY: guaranteed by the caller; no tile extends beyond the last row.
     unsafe {
         while row < count {
             row += match count - row {

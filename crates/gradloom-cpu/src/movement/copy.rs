@@ -103,7 +103,7 @@ impl CopyLoop {
     /// `from` and `to` must be the buffers of the layouts: the elements of `from` must be readable, those of
     /// `to` writable, and the two windows must not overlap.
     pub(crate) unsafe fn run_task(&self, task: usize, from: *const u8, to: *mut u8) {
-        // SAFETY: every bit pattern is a valid u8, u16 or u32; the rest is promised by the caller.
+        // SAFETY: every bit pattern is a valid u8, u16 or u32; the caller guarantees the rest.
         unsafe {
             match self.element_bytes {
                 1 => self.run_task_as::<u8>(task, from.cast(), to.cast()),
@@ -121,7 +121,7 @@ impl CopyLoop {
         let addresses = Addresses { from, to };
         pool.run(self.tasks(), &|task| {
             let Addresses { from, to } = *addresses.get();
-            // SAFETY: as promised by the caller; tasks write disjoint blocks.
+            // SAFETY: guaranteed by the caller; tasks write disjoint blocks.
             unsafe { self.run_task(task, from, to) };
         });
     }
@@ -184,7 +184,7 @@ fn merged(axes: &[Axis]) -> Vec<Axis> {
 /// # Safety
 /// All elements of the block must be readable at `from` and writable at `to`, and the two must not overlap.
 unsafe fn copy_block<T: Copy>(from: *const T, to: *mut T, rows: Axis, columns: Axis) {
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if columns.from > 1 && rows.from < columns.from && rows.extent > 1 {
             // Copy square by square, so that the cache lines that a square uses stay in the cache.
@@ -216,7 +216,7 @@ unsafe fn copy_line<T: Copy>(
     to: *mut T,
     Axis { extent, from: from_stride, to: to_stride }: Axis,
 ) {
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match (from_stride, to_stride) {
             (1, 1) => std::ptr::copy_nonoverlapping(from, to, extent),

@@ -68,6 +68,6 @@ impl Prepared for Pad {
 /// # Safety
 /// The places must be writable, and nothing else may access them.
 unsafe fn fill<T: Copy>(start: *mut T, count: usize, element: T) {
-    // SAFETY: as promised by the caller; elements are plain data, for which every bit pattern is valid.
+    // SAFETY: guaranteed by the caller; elements are plain data, for which every bit pattern is valid.
     unsafe { std::slice::from_raw_parts_mut(start, count) }.fill(element);
 }

@@ -133,7 +133,7 @@ unsafe fn totals_body<F: Reduction>(
 /// Same as [`totals_body`].
 #[inline(always)]
 unsafe fn any_totals_body<F: Reduction>(from: From<F::T>, to: To<F::T>, count: usize, sum: F::Sum) {
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match (from.1, to.1) {
             (1, 1) => totals_body::<F>((from.0, 1), (to.0, 1), count, sum),

@@ -81,7 +81,7 @@ pub(super) unsafe fn pack_body<E: Element>(
     to: *mut u64,
 ) {
     for i in 0..count {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { *to.add(i) = packed((*from.add((first + i) * stride)).key() ^ flip, first + i) };
     }
 }

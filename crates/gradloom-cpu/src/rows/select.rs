@@ -35,7 +35,7 @@ pub(super) unsafe fn select_body<E: Element>(
     }
     (whole..end).for_each(|i| found.add(packed(key(i), i)));
     found.decide();
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { std::ptr::copy_nonoverlapping(found.numbers.as_ptr(), to, keep) };
 }
 

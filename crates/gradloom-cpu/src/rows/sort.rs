@@ -103,7 +103,7 @@ impl<E: Element> Sort<E> {
         let indices = call.write::<i32>(1, indices + start);
         for (i, &number) in numbers.iter().enumerate() {
             let (key, index) = unpacked(number);
-            // SAFETY: as promised by the caller; an index is below the row's extent, which fits i32.
+            // SAFETY: guaranteed by the caller; an index is below the row's extent, which fits i32.
             unsafe {
                 *values.add(i) = E::of_key(key ^ self.flip).unwrap_or_else(|| *from.add(index * stride));
                 *indices.add(i) = index as i32;
@@ -230,7 +230,7 @@ fn digit_of(number: u64, digit: u32) -> usize {
 unsafe fn place(numbers: &[u64], digit: u32, places: &mut [u32], to: *mut u64) {
     for &number in numbers {
         let place = &mut places[digit_of(number, digit)];
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { *to.add(*place as usize) = number };
         *place += 1;
     }
@@ -278,7 +278,7 @@ impl Numbers {
     /// The numbers must lie within the scratch, and no other reference to them may be alive.
     #[allow(clippy::mut_from_ref)]
     unsafe fn list(&self, start: usize, count: usize) -> &mut [u64] {
-        // SAFETY: as promised by the caller; every bit pattern is a valid number.
+        // SAFETY: guaranteed by the caller; every bit pattern is a valid number.
         unsafe { std::slice::from_raw_parts_mut(self.0.add(start), count) }
     }
 }
@@ -297,7 +297,7 @@ impl Counts {
     /// No other reference to the counts may be alive.
     #[allow(clippy::mut_from_ref)]
     unsafe fn of(&self, piece: usize) -> &mut [u32] {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { std::slice::from_raw_parts_mut(self.0.add(piece * DIGITS), DIGITS) }
     }
 
@@ -311,7 +311,7 @@ impl Counts {
         for digit in 0..DIGITS {
             let first = next;
             for piece in 0..pieces {
-                // SAFETY: as promised by the caller.
+                // SAFETY: guaranteed by the caller.
                 let count = unsafe { &mut self.of(piece)[digit] };
                 (*count, next) = (next, next + *count);
             }

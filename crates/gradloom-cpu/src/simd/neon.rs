@@ -35,7 +35,7 @@ unsafe impl Simd for Neon {
 
     #[inline(always)]
     unsafe fn load_first(self, count: usize, from: *const f32) -> float32x4_t {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             match count {
                 0 => vdupq_n_f32(0.0),
@@ -49,7 +49,7 @@ unsafe impl Simd for Neon {
 
     #[inline(always)]
     unsafe fn store_first(self, count: usize, to: *mut f32, value: float32x4_t) {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             match count {
                 0 => {}

@@ -50,7 +50,7 @@ unsafe impl Simd for Wasm {
 
     #[inline(always)]
     unsafe fn load_first(self, count: usize, from: *const f32) -> v128 {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             match count {
                 0 => f32x4_splat(0.0),
@@ -64,7 +64,7 @@ unsafe impl Simd for Wasm {
 
     #[inline(always)]
     unsafe fn store_first(self, count: usize, to: *mut f32, value: v128) {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             match count {
                 0 => {}

@@ -71,25 +71,25 @@ unsafe impl Simd for Avx2 {
 
     #[inline(always)]
     unsafe fn load_first(self, count: usize, from: *const f32) -> __m256 {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { _mm256_maskload_ps(from, first_of_8(count)) }
     }
 
     #[inline(always)]
     unsafe fn store_first(self, count: usize, to: *mut f32, value: __m256) {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { _mm256_maskstore_ps(to, first_of_8(count), value) }
     }
 
     #[inline(always)]
     unsafe fn load_i8(self, from: *const u8) -> __m256 {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from.cast()))) }
     }
 
     #[inline(always)]
     unsafe fn load_nibbles(self, from: *const u8, high: bool) -> __m256 {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let bytes = _mm256_cvtepu8_epi32(_mm_loadl_epi64(from.cast()));
             let bits = if high { _mm256_srli_epi32::<4>(bytes) } else { bytes };
@@ -100,7 +100,7 @@ unsafe impl Simd for Avx2 {
 
     #[inline(always)]
     unsafe fn load_bf16(self, from: *const u16) -> __m256 {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
             _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
@@ -170,25 +170,25 @@ unsafe impl Simd for Avx512 {
 
     #[inline(always)]
     unsafe fn load_first(self, count: usize, from: *const f32) -> __m512 {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { _mm512_maskz_loadu_ps(first_of_16(count), from) }
     }
 
     #[inline(always)]
     unsafe fn store_first(self, count: usize, to: *mut f32, value: __m512) {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { _mm512_mask_storeu_ps(to, first_of_16(count), value) }
     }
 
     #[inline(always)]
     unsafe fn load_i8(self, from: *const u8) -> __m512 {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()))) }
     }
 
     #[inline(always)]
     unsafe fn load_nibbles(self, from: *const u8, high: bool) -> __m512 {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             // Only the low four bits of each index are used.
             let table = _mm512_setr_ps(
@@ -202,13 +202,13 @@ unsafe impl Simd for Avx512 {
 
     #[inline(always)]
     unsafe fn load_f16(self, from: *const u16) -> __m512 {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.cast())) }
     }
 
     #[inline(always)]
     unsafe fn load_bf16(self, from: *const u16) -> __m512 {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
             _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
