@@ -14,8 +14,7 @@ fn main() {
         let pool = Pool::new(threads);
         for (name, init) in [("normal", Init::Normal { std: 0.02 }), ("uniform", Init::FanIn)] {
             for elements in [842_000, 124_000_000] {
-                // The pages are already mapped, so the time that the system needs to provide them is not
-                // measured.
+                // Initialize with a nonzero value, so that the system maps the pages before the measurement.
                 let mut out = vec![1.0; elements];
                 let mut fill = || {
                     let key = InitialKey { seed: 7, parameter: 0 };

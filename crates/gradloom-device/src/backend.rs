@@ -30,7 +30,7 @@ pub trait Backend: Any + Send + Sync {
     fn threads(&self) -> usize {
         1
     }
-    /// Returns the host threads for work outside of programs, such as initial values.
+    /// Returns the thread pool for work on the host outside of programs, such as initial values.
     fn pool(&self) -> Arc<Pool>;
     /// Returns `true` if programs run and stores hold data; `false` for the null device.
     fn is_resident(&self) -> bool {
@@ -49,7 +49,7 @@ pub trait Backend: Any + Send + Sync {
     /// Checks that the device is usable.
     ///
     /// # Errors
-    /// If the device is lost or its results cannot be relied on for another reason.
+    /// Returns an error if the device is lost or its results cannot be relied on for another reason.
     fn check(&self) -> Result<()> {
         Ok(())
     }
@@ -90,11 +90,11 @@ pub trait Backend: Any + Send + Sync {
     ) -> Result<Loaded>;
 }
 
-/// A program on a device, by the way its steps run.
+/// A program on a device, by execution model.
 pub enum Loaded {
-    /// The host runs the steps.
+    /// A program whose steps are run by the host.
     Immediate(Box<dyn Immediate>),
-    /// Whole steps are queued on a device that works asynchronously.
+    /// A program whose steps are queued as a whole on an asynchronous device.
     Queued(Box<dyn Queued>),
 }
 
@@ -116,11 +116,11 @@ impl Loaded {
     }
 }
 
-/// A loaded program between its steps. It holds the store addresses from the time of loading, which never
+/// A loaded program between its steps. It keeps the store's addresses from the time of loading; they never
 /// change.
 pub trait Resident: Send {
-    /// Sets the bytes of the buffer at an index in the plan: an input or a scalar or, in a debug run, any
-    /// buffer.
+    /// Sets the bytes of the buffer with index `buffer` in the plan, which must be an input or a scalar
+    /// except in a debug run.
     fn write(&mut self, buffer: usize, bytes: &[u8]);
     /// Feeds an input of `bytes` bytes from a device tensor, until [`Resident::unbind`] is called.
     fn bind(&mut self, buffer: usize, bytes: u64, tensor: &Arc<Memory>) -> Result<()> {
@@ -129,9 +129,10 @@ pub trait Resident: Send {
         self.write(buffer, &copy);
         Ok(())
     }
-    /// Releases the tensors bound to inputs; called after each run and if a run did not start.
+    /// Releases the tensors bound to inputs. Called after each run, even one that did not start.
     fn unbind(&mut self) {}
-    /// Copies the elements of an access, row-major, to the start of a new tensor. The caller locks the store.
+    /// Copies the elements of an access, row-major, to the start of a new tensor. The caller holds the
+    /// store's lock.
     fn copy_out(&self, access: &Access, tensor: &Memory) -> Result<()> {
         let bytes = access.layout.shape.elements().saturating_mul(access.dtype.bytes());
         let mut elements = Elements::default();
@@ -145,7 +146,8 @@ pub trait Resident: Send {
         Err(Error::new(ErrorKind::Device, "this device does not run launches one by one")
             .help("compile for the CPU: `Device::cpu()`"))
     }
-    /// Appends the elements of an access, row-major. The caller has reserved room and locks the store.
+    /// Appends the elements of an access, row-major, to `into`. The caller has reserved room in `into` and
+    /// holds the store's lock.
     fn read(&self, access: &Access, into: &mut Elements) -> Result<()>;
     /// Returns the number of bytes that loading allocated for the arena, constants and scratch.
     fn allocated(&self) -> u64;
@@ -192,13 +194,13 @@ pub trait Queued: Resident {
     }
     /// Queues a step on the values written before, unless it is stopped before a submission. The outputs with
     /// the indices in `kept` are copied to new tensors; if `kept` is not empty, the step's results contain no
-    /// outputs. The caller holds the store's turn.
+    /// outputs. The caller holds the store's lock for running steps.
     fn submit(&mut self, stop: Stop<'_>, kept: &[(usize, Arc<Memory>)]) -> Result<Box<dyn Pending>>;
-    /// Returns the work of a step.
+    /// Returns the counters of the program's work.
     fn work(&self) -> Work;
 }
 
-/// The work of a program's steps on a device with a queue.
+/// Counters of a program's work on a device with a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// Number of kernels in a step.
@@ -214,7 +216,8 @@ pub struct Work {
     pub readbacks: usize,
     /// Number of times that input data has been copied from the host.
     pub uploads: usize,
-    /// Bytes allocated in addition to the plan, for the step's status and the tables of grouped kernels.
+    /// Number of bytes allocated in addition to the plan's, for the step's status and the tables of grouped
+    /// kernels.
     pub extra_bytes: u64,
 }
 
@@ -222,7 +225,8 @@ pub struct Work {
 pub trait Pending: Send {
     /// Returns the index of the step among all steps requested of its program, from 0.
     fn run(&self) -> u64;
-    /// Returns `Ready` if [`Pending::wait`] would not block; otherwise registers the waker to be woken then.
+    /// Returns `Ready` if the results have arrived, so that [`Pending::wait`] does not block. Otherwise
+    /// registers `waker` to be woken when they arrive.
     fn poll(&mut self, waker: &Waker) -> Poll<()>;
     /// Waits for the device and returns the results.
     fn wait(self: Box<Self>) -> Result<Finished>;
@@ -249,7 +253,7 @@ pub struct Finished {
     pub outcome: Result<Outcome>,
     /// Bytes of each output, row-major, in plan order.
     pub outputs: Vec<Elements>,
-    /// Bytes of each guard.
+    /// Bytes of each guard, in plan order.
     pub guards: Vec<Elements>,
     /// Failed steps of the program up to and including this one, except those already reported.
     pub failures: Vec<Failure>,
@@ -258,7 +262,7 @@ pub struct Finished {
 /// A step that had no effect.
 #[derive(Debug)]
 pub struct Failure {
-    /// See [`Pending::run`].
+    /// Index of the step; see [`Pending::run`].
     pub run: u64,
     /// Reason why the step did not commit.
     pub outcome: Result<Outcome>,

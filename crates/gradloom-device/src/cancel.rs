@@ -6,7 +6,7 @@
 use gradloom_core::error::Result;
 pub use token::CancelToken;
 
-/// Condition that may end a run: the caller's token, if any. In a browser there is never one.
+/// Condition that may end a run: the caller's token, if any. In a browser, there are no tokens.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stop<'a> {
     token: Option<&'a CancelToken>,
@@ -17,7 +17,7 @@ impl Stop<'_> {
     /// Checks whether the run may continue.
     ///
     /// # Errors
-    /// If the run must end.
+    /// Returns an error if the run must end.
     #[inline]
     pub fn check(self) -> Result<()> {
         if let Some(token) = self.token {
@@ -159,7 +159,7 @@ mod token {
         /// Checks whether runs may continue.
         ///
         /// # Errors
-        /// If the token was cancelled or its deadline has passed.
+        /// Returns an error if the token was cancelled or its deadline has passed.
         #[inline]
         pub fn check(&self) -> Result<()> {
             if self.is_cancelled() { Err(self.error()) } else { Ok(()) }

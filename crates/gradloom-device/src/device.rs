@@ -37,7 +37,7 @@ impl Device {
     /// every intermediate value observable.
     ///
     /// # Errors
-    /// If the device does not support it; only the CPU does.
+    /// Returns an error if the device does not support it; only the CPU does.
     pub fn op_by_op(&self) -> Result<Self> {
         let backend = self.backend.op_by_op().ok_or_else(|| {
             Error::new(ErrorKind::Device, format!("`{}` does not run ops one by one", self.name()))
@@ -46,7 +46,7 @@ impl Device {
         Ok(Self { backend, precision: self.precision })
     }
 
-    /// Returns `true` if both are the same device, whose programs share memory.
+    /// Returns `true` if `self` and `other` are the same device, so that their programs share memory.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.backend, &other.backend)
     }
@@ -69,7 +69,7 @@ impl Device {
     }
 
     /// Returns the same device for programs in another precision. Ops that the device does not support in
-    /// that precision run in f32; on a CPU, all ops do.
+    /// that precision run in f32. On a CPU, all ops run in f32.
     ///
     /// Opening a GPU for [`Precision::F16`] fails if it cannot multiply in f16. Kernels are tuned only for
     /// the precision that the GPU was opened for.

@@ -66,8 +66,8 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// If the number of elements does not match the shape, the device is lost or has too little memory, or
-    /// the device is the null device, which stores no data.
+    /// Returns an error if the number of elements does not match the shape, the device is lost or has too
+    /// little memory, or the device is the null device, which stores no data.
     pub fn upload<'a>(&self, data: impl Into<Data<'a>>, shape: impl Into<Shape>) -> Result<DeviceTensor> {
         let data = data.into();
         let ty = Type::new(data.dtype(), shape.into());
@@ -81,7 +81,7 @@ impl Device {
 /// Checks that a number of elements matches a type.
 ///
 /// # Errors
-/// If it does not.
+/// Returns an error if the number differs from that of the type.
 fn check_size(ty: &Type, elements: usize) -> Result<()> {
     let wanted = ty.elements();
     if wanted == elements {
@@ -164,7 +164,7 @@ impl DeviceTensor {
     /// ```
     ///
     /// # Errors
-    /// If the shape has a different number of elements.
+    /// Returns an error if the shape has a different number of elements.
     pub fn reshape(&self, shape: impl Into<Shape>) -> Result<Self> {
         let ty = Type::new(self.ty.dtype, shape.into());
         check_size(&ty, self.ty.elements())?;
@@ -181,7 +181,7 @@ impl DeviceTensor {
     /// ```
     ///
     /// # Errors
-    /// If an integer is not exactly representable as f32, or the device is lost.
+    /// Returns an error if an integer is not exactly representable as f32, or the device is lost.
     pub fn get(&self) -> Result<Vec<f32>> {
         self.to_host()?.take_f32(self.ty.dtype, &self.described())
     }
@@ -196,7 +196,7 @@ impl DeviceTensor {
     /// ```
     ///
     /// # Errors
-    /// If the tensor has another type, or the device is lost.
+    /// Returns an error if the tensor has another type, or the device is lost.
     pub fn get_as<T: Element>(&self) -> Result<Vec<T>> {
         read_as(&self.described(), self.ty.dtype, &self.to_host()?)
     }

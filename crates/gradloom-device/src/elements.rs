@@ -23,7 +23,7 @@ impl Elements {
     /// Creates `bytes` zeroed bytes and lets `fill` set them. `what` names them in the error message.
     ///
     /// # Errors
-    /// If there is not enough memory, or `fill` fails.
+    /// Returns an error if there is not enough memory, or `fill` fails.
     pub fn filled(
         bytes: usize,
         what: &dyn Display,
@@ -39,7 +39,7 @@ impl Elements {
     /// Clears the elements and reserves room to push `bytes` bytes. `what` names them in the error message.
     ///
     /// # Errors
-    /// If there is not enough memory.
+    /// Returns an error if there is not enough memory.
     pub fn make_room(&mut self, bytes: usize, what: &dyn Display) -> Result<()> {
         self.bytes = 0;
         // The old vector is replaced, because growing it would copy its content.
@@ -52,22 +52,22 @@ impl Elements {
     /// Appends bytes to the reserved room.
     ///
     /// # Panics
-    /// If the room is too small.
+    /// Panics if the room is too small.
     pub fn push(&mut self, bytes: &[u8]) {
         let room = size_of_val(self.memory.spare_capacity_mut()) - self.bytes;
         assert!(bytes.len() <= room, "{} bytes in a room of {room}", bytes.len());
         let memory = self.memory.as_mut_ptr().cast::<u8>();
-        // SAFETY: as just checked, the capacity has that many bytes after the ones in use.
+        // SAFETY: as checked above, at least `bytes.len()` bytes of capacity follow the bytes in use.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), memory.add(self.bytes), bytes.len()) };
         self.bytes += bytes.len();
     }
 
-    /// Takes the elements as f32, leaving this empty. Four-byte elements keep their allocation. `what` names
-    /// them in the error message.
+    /// Takes the elements as f32, leaving `self` empty. Four-byte elements keep their allocation. `what`
+    /// names the elements in the error message.
     ///
     /// # Errors
-    /// If an integer is not exactly representable as f32, or there is no memory for the copy that elements of
-    /// another size need.
+    /// Returns an error if an integer is not exactly representable as f32, or there is no memory for the copy
+    /// that elements of another size need.
     pub fn take_f32(&mut self, dtype: DType, what: &dyn Display) -> Result<Vec<f32>> {
         if dtype.bytes() != 4 {
             return std::mem::take(self).to_f32(dtype, what);
@@ -86,7 +86,8 @@ impl Elements {
     /// Returns a copy of the elements as f32. `what` names them in the error message.
     ///
     /// # Errors
-    /// If an integer is not exactly representable as f32, or there is no memory for the copy.
+    /// Returns an error if an integer is not exactly representable as f32, or there is no memory for the
+    /// copy.
     pub fn to_f32(&self, dtype: DType, what: &dyn Display) -> Result<Vec<f32>> {
         let elements = self.len() / dtype.bytes();
         let mut numbers = Vec::new();
@@ -171,7 +172,7 @@ pub fn output(name: &str) -> OutputName<'_> {
 /// Allocates a vector of zeros. `what` names it in the error message.
 ///
 /// # Errors
-/// If there is not enough memory.
+/// Returns an error if there is not enough memory.
 pub fn zeroed<T: Copy + Default>(length: usize, what: &dyn Display) -> Result<Vec<T>> {
     let mut zeros = Vec::new();
     zeros.try_reserve_exact(length).map_err(|_| no_memory(length.saturating_mul(size_of::<T>()), what))?;

@@ -236,8 +236,8 @@ struct FaultyProgram<P: ?Sized> {
 }
 
 impl<P: Resident + ?Sized> FaultyProgram<P> {
-    /// Runs a range of launches with `whole` or, if one is to fail, runs those before it and returns the
-    /// error.
+    /// Runs a range of launches with `whole`. If one of them is to fail, runs only those before it and
+    /// returns the error.
     fn run(&mut self, range: std::ops::Range<usize>, whole: impl FnOnce(&mut P) -> Result<()>) -> Result<()> {
         let Some(failing) = self.faults.meet(Fault::Launch, range.len()) else {
             return whole(&mut *self.inner);
@@ -249,7 +249,7 @@ impl<P: Resident + ?Sized> FaultyProgram<P> {
         Err(failed(&format!("launch {failing} (`{}`)", self.plan.launches[failing].kernel.name())))
     }
 
-    /// Counts a read, and fails it if it is the armed one.
+    /// Counts a read, and returns an error if it is the read for which a fault is armed.
     fn read_fault(&self, access: &Access) -> Result<()> {
         let names = self.plan.outputs.iter().chain(&self.plan.guards);
         match names.into_iter().find(|(_, known)| known == access) {

@@ -75,7 +75,7 @@ impl Data<'_> {
     /// Returns the elements as bytes on the host, in native order.
     ///
     /// # Errors
-    /// If the elements are on a device and cannot be read.
+    /// Returns an error if the elements are on a device and cannot be read.
     pub fn bytes(&self) -> Result<Cow<'_, [u8]>> {
         Ok(Cow::Borrowed(match self {
             Data::F32(v) => bytes_of(v),
@@ -92,8 +92,8 @@ impl Data<'_> {
     /// Checks that the data fits an input, whose first axis holds `micro_batches` micro-batches.
     ///
     /// # Errors
-    /// If the dtype or the number of elements differs from the input's, or the data is a device tensor of
-    /// another shape.
+    /// Returns an error if the dtype or the number of elements differs from the input's, or the data is a
+    /// device tensor of another shape.
     pub fn check(&self, input: &Input, micro_batches: usize) -> Result<()> {
         let is = || format!("the input `{}` is {}", input.name, declared(&input.ty, micro_batches));
         if let Data::Device(tensor) = self {
@@ -128,7 +128,7 @@ impl Data<'_> {
     }
 }
 
-/// Returns the type of one micro-batch of an input, as declared, for error messages.
+/// Formats the declared type of an input, that of a single micro-batch, for error messages.
 pub fn declared(ty: &Type, micro_batches: usize) -> String {
     let mut shape = ty.shape.to_vec();
     match shape.first_mut() {
@@ -147,11 +147,12 @@ pub fn bytes_of<T: Number>(numbers: &[T]) -> &[u8] {
     unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) }
 }
 
-/// Returns bytes as numbers, if they are aligned and a whole number of them.
+/// Returns bytes as numbers; `None` if the bytes are not aligned for the type or not a whole number of
+/// elements.
 fn elements_of<T: Number>(bytes: &[u8]) -> Option<&[T]> {
     // SAFETY: any bit pattern is a valid number.
     let (before, elements, after) = unsafe { bytes.align_to() };
-    // `align_to` may not report an empty slice as aligned.
+    // Accept an empty slice explicitly, because `align_to` need not report it as aligned.
     (bytes.is_empty() || (before.is_empty() && after.is_empty())).then_some(elements)
 }
 
@@ -166,8 +167,8 @@ impl Number for u16 {}
 /// Checks the data for all inputs, whose first axes hold `micro_batches` micro-batches.
 ///
 /// # Errors
-/// If the number of data items is not the number of inputs, a device tensor is not on `device`, or
-/// [`Data::check`] fails.
+/// Returns an error if the number of data items is not the number of inputs, a device tensor is not on
+/// `device`, or [`Data::check`] fails.
 pub fn check_all(
     inputs: &[Input],
     data: &[Data<'_>],

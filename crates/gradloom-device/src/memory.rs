@@ -17,31 +17,31 @@ pub fn counted(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-/// Zero-initialized bytes of a kind of device. The locks of the store and `&mut` on the program synchronize
-/// accesses to them.
+/// Zero-initialized bytes of a kind of device. Accesses are synchronized by the store's locks and by
+/// exclusive references to the program.
 pub trait DeviceMemory: Any + Debug + Send + Sync {
     /// Returns the number of bytes.
     fn bytes(&self) -> usize;
 
-    /// Copies bytes to the host, after the device has completed the work submitted before. No thread may
-    /// write the bytes meanwhile.
+    /// Copies the bytes from `offset` on to the host, after the device has completed the work submitted
+    /// before. No thread may write these bytes during the call.
     ///
     /// # Errors
-    /// If the device is lost, or cannot return bytes synchronously.
+    /// Returns an error if the device is lost, or cannot return bytes synchronously.
     fn read(&self, offset: usize, into: &mut [u8]) -> Result<()>;
 
-    /// Writes bytes at an offset, visible to work submitted later. Nothing else may access them during the
-    /// call.
+    /// Writes bytes at an offset. Work that is submitted later sees them. Nothing else may access the range
+    /// during the call.
     ///
     /// # Errors
-    /// If the device is lost.
+    /// Returns an error if the device is lost.
     fn write(&self, offset: usize, bytes: &[u8]) -> Result<()>;
 
-    /// Copies all bytes to memory of the same device that is at least as large. They must not be written
-    /// meanwhile.
+    /// Copies all bytes to memory of the same device that is at least as large. No thread may write the bytes
+    /// during the call.
     ///
     /// # Errors
-    /// If the device is lost.
+    /// Returns an error if the device is lost.
     fn copy_to(&self, other: &Memory) -> Result<()> {
         let mut bytes = crate::elements::zeroed(self.bytes(), &"a copy of the device's memory")?;
         self.read(0, &mut bytes)?;
@@ -72,7 +72,7 @@ impl Memory {
     /// Returns the memory as an `M`, the type its device allocates.
     ///
     /// # Panics
-    /// If it belongs to another kind of device, which is a bug in gradloom.
+    /// Panics if it belongs to another kind of device, which is a bug in gradloom.
     pub fn own<M: DeviceMemory>(&self) -> &M {
         self.get().expect("the backend allocates on its device")
     }
@@ -91,7 +91,7 @@ impl Memory {
     /// Copies bytes to the host; see [`DeviceMemory::read`].
     ///
     /// # Errors
-    /// As [`DeviceMemory::read`].
+    /// Same as [`DeviceMemory::read`].
     pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<()> {
         self.0.read(offset, into)
     }
@@ -99,15 +99,15 @@ impl Memory {
     /// Writes bytes; see [`DeviceMemory::write`].
     ///
     /// # Errors
-    /// As [`DeviceMemory::write`].
+    /// Same as [`DeviceMemory::write`].
     pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
         self.0.write(offset, bytes)
     }
 
-    /// Lets `f` fill a range of zeroed, not yet shared memory with f32 values.
+    /// Calls `f` to fill a range of zeroed, not yet shared memory with f32 values.
     ///
     /// # Errors
-    /// If `f` fails, the device is lost, or there is no host memory for the values.
+    /// Returns an error if `f` fails, the device is lost, or there is no host memory for the values.
     pub fn fill(
         &self,
         offset: usize,
@@ -125,11 +125,11 @@ impl Memory {
         f(unsafe { std::slice::from_raw_parts_mut(start, elements) })
     }
 
-    /// Returns a copy of the memory; `None` if there is not enough memory for it. The bytes must not be
-    /// written meanwhile.
+    /// Returns a copy of the memory; `None` if there is not enough memory for it. No thread may write the
+    /// bytes during the call.
     ///
     /// # Errors
-    /// If the device is lost.
+    /// Returns an error if the device is lost.
     pub fn duplicate(&self, allocate: Allocate<'_>) -> Result<Option<Self>> {
         let Some(copy) = allocate(self.len() as u64) else { return Ok(None) };
         self.0.copy_to(&copy)?;

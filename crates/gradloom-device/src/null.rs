@@ -1,5 +1,5 @@
-//! The null device, which compiles, lowers and plans every model but runs nothing. It serves tests of the
-//! compiler, and plans of models that do not fit this machine.
+//! The null device, which compiles, lowers and plans every model but runs nothing. It is used to test the
+//! compiler and to plan models that do not fit this machine.
 
 use crate::backend::{Backend, Immediate, Loaded, Resident};
 use crate::cancel::Stop;
@@ -70,7 +70,7 @@ impl Resident for NullProgram {
     }
 
     fn read(&self, access: &Access, into: &mut Elements) -> Result<()> {
-        // Nothing was computed, and NaN cannot be mistaken for a result.
+        // Append NaN, which cannot be mistaken for a result, because nothing was computed.
         for _ in 0..access.layout.shape.elements() {
             into.push(&f32::NAN.to_le_bytes()[..access.dtype.bytes()]);
         }

@@ -20,7 +20,7 @@ pub enum Outcome {
 
 /// Returns the error of a trap, with a hint at its cause.
 pub fn trap(message: String) -> Error {
-    // `str::contains` would add kilobytes of code to a browser's module.
+    // Compare windows of bytes, because `str::contains` would add kilobytes of code to a browser's module.
     let has = |part: &[u8]| message.as_bytes().windows(part.len()).any(|window| window == part);
     let help = if message.starts_with("index -1 ") {
         "indices count from 0; -1 also stands for a label of `ctc_loss` that is the blank, or a negative \

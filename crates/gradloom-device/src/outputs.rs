@@ -18,11 +18,12 @@ pub trait Outputs {
     /// Converts the elements of the tensors, in order, to host data.
     ///
     /// # Errors
-    /// If an integer is not exactly representable as f32, or the elements do not have the specified type.
+    /// Returns an error if an integer is not exactly representable as f32, or the elements do not have the
+    /// specified type.
     fn read(values: &mut dyn Iterator<Item = Value<'_>>) -> Result<Self::Read>;
     /// A [`DeviceTensor`] for each tensor, in the structure that the closure returned.
     type OnDevice;
-    /// Arranges one device tensor for each tensor, in order, in that structure.
+    /// Arranges device tensors, one for each tensor in order, in the structure that the closure returned.
     fn on_device(tensors: &mut dyn Iterator<Item = DeviceTensor>) -> Self::OnDevice;
 }
 
@@ -42,8 +43,8 @@ pub struct Value<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Typed<T>(Tensor, PhantomData<T>);
 
-/// Marks a result of a forward program to be read in its own type instead of f32, which cannot represent
-/// every value: `i64`, `i32`, `u32`, `u8`, `bool`, `f16`, `bf16` or `f32`.
+/// Marks a result of a forward program to be read in its own type (`i64`, `i32`, `u32`, `u8`, `bool`, `f16`,
+/// `bf16` or `f32`) instead of f32, which cannot represent every value.
 ///
 /// ```
 /// # mod gradloom { pub use gradloom_core::*; pub use gradloom_runtime::*; }
@@ -106,7 +107,7 @@ impl sealed::FromBytes for bool {
 /// Returns the elements of an output in their own type.
 ///
 /// # Errors
-/// If the dtype of the output is not that of `T`.
+/// Returns an error if the dtype of the output is not that of `T`.
 pub fn read_as<T: Element>(what: &dyn Display, dtype: DType, bytes: &[u8]) -> Result<Vec<T>> {
     if dtype == T::DTYPE {
         return Ok(T::all(bytes));
@@ -166,8 +167,8 @@ impl Outputs for Tensor {
     }
 }
 
-/// Outputs of a fixed number, which arrays and tuples can contain. A `Vec` is not one, since it takes all
-/// remaining values.
+/// Outputs with a fixed number of tensors, which arrays and tuples can contain. A `Vec` is excluded, since it
+/// takes all remaining values.
 pub trait Part: Outputs {}
 impl Part for Tensor {}
 impl<T: Element> Part for Typed<T> {}

@@ -89,9 +89,10 @@ impl From<Refusal> for io::Error {
 /// Opens a regular file with the given options.
 ///
 /// # Errors
-/// Errors of the system, or a [`Refusal`] if the path refers to a pipe, a device, a socket or a directory.
+/// Returns an error of the system, or a [`Refusal`] if the path refers to a pipe, a device, a socket or a
+/// directory.
 pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    // Checked before opening, because opening a device can have side effects. The file may not exist yet.
+    // Check before opening, because opening a device can have side effects. The file may not exist yet.
     match fs::metadata(path) {
         Ok(found) => check(found.file_type())?,
         Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -109,7 +110,7 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
 /// Opens a regular file for reading.
 ///
 /// # Errors
-/// As [`open`].
+/// Same as [`open`].
 pub fn open_to_read(path: &Path) -> io::Result<File> {
     open(path, OpenOptions::new().read(true))
 }
@@ -117,7 +118,7 @@ pub fn open_to_read(path: &Path) -> io::Result<File> {
 /// Replaces the content of a regular file, creating the file if necessary.
 ///
 /// # Errors
-/// As [`open`], and errors of writing.
+/// Returns an error if [`open`] fails, or an error of writing.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = open(path, OpenOptions::new().write(true).create(true).truncate(true))?;
     io::Write::write_all(&mut file, bytes)
@@ -126,7 +127,8 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Reads a regular file of at most `limit` bytes.
 ///
 /// # Errors
-/// As [`open`], a [`Refusal`] if the file is larger, and [`ErrorKind::OutOfMemory`].
+/// Returns an error if [`open`] fails, a [`Refusal`] if the file is larger than `limit`,
+/// [`ErrorKind::OutOfMemory`] if there is not enough memory, or an error of reading.
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     read_rest(&open_to_read(path)?, &mut bytes, limit)?;
@@ -136,7 +138,7 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// Reads a regular file of at most `limit` bytes as text.
 ///
 /// # Errors
-/// As [`read`], and [`ErrorKind::InvalidData`] if the text is not valid UTF-8.
+/// Returns an error if [`read`] fails, or [`ErrorKind::InvalidData`] if the text is not valid UTF-8.
 pub fn read_to_string(path: &Path, limit: u64) -> io::Result<String> {
     String::from_utf8(read(path, limit)?)
         .map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not text in UTF-8"))
@@ -145,7 +147,8 @@ pub fn read_to_string(path: &Path, limit: u64) -> io::Result<String> {
 /// Appends the rest of an open file to `bytes`, which may grow to at most `limit` bytes.
 ///
 /// # Errors
-/// A [`Refusal`] if the file is larger, [`ErrorKind::OutOfMemory`], and errors of reading.
+/// Returns a [`Refusal`] if the file is larger, [`ErrorKind::OutOfMemory`] if there is not enough memory, or
+/// an error of reading.
 pub fn read_rest(file: &File, bytes: &mut Vec<u8>, limit: u64) -> io::Result<()> {
     let known = bytes.len() as u64;
     let size = file.metadata()?.len();

@@ -16,7 +16,7 @@ pub fn folder() -> Option<PathBuf> {
 /// Replaces a file, creating its folders as needed.
 ///
 /// # Errors
-/// The error of the file system; the file is then unchanged.
+/// Returns the error of the file system; the file is then unchanged.
 pub fn write(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;
@@ -26,7 +26,7 @@ pub fn write(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     beside.push(format!(".{}.{:?}.tmp", std::process::id(), std::thread::current().id()));
     let written = regular_file::write(beside.as_ref(), bytes).and_then(|()| fs::rename(&beside, file));
     if written.is_err() {
-        // A temporary file that remains does no harm.
+        // Ignore an error, because a leftover temporary file does no harm.
         let _ = fs::remove_file(&beside);
     }
     written

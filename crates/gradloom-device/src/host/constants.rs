@@ -10,7 +10,7 @@ use gradloom_core::plan::Buffer;
 /// Fills `bytes`, the content of the buffer, with the elements of a constant.
 ///
 /// # Panics
-/// If `bytes` and the buffer differ in size, or `kind` is not a constant; both are bugs in gradloom.
+/// Panics if `bytes` and the buffer differ in size, or `kind` is not a constant; both are bugs in gradloom.
 pub fn fill_constant(kind: &OpKind, buffer: &Buffer, bytes: &mut [u8]) {
     let held = &buffer.ty;
     assert_eq!(bytes.len() as u64, held.bytes(), "the buffer of {} has {} bytes", buffer.value, held.bytes());
@@ -18,7 +18,8 @@ pub fn fill_constant(kind: &OpKind, buffer: &Buffer, bytes: &mut [u8]) {
         OpKind::Constant { data: Literal::Splat(number), .. } => write(held.dtype, bytes, |_| *number),
         OpKind::Constant { data: Literal::Dense(numbers), .. } => write(held.dtype, bytes, |i| numbers[i]),
         OpKind::Iota { ty, axis } => {
-            // The buffer holds the whole value, or only its axis `axis`.
+            // The axis has its row-major stride if the buffer holds the whole value, and stride 1 if the
+            // buffer holds only the axis.
             let step = if held.shape == ty.shape { ty.shape.strides()[*axis] } else { 1 };
             let extent = ty.shape[*axis];
             write(held.dtype, bytes, |i| Number::of(held.dtype, (i / step % extent) as f64));

@@ -7,7 +7,8 @@ use gradloom_core::ir::{CustomOp, DType, Slice, SliceMut};
 use std::ptr::NonNull;
 
 /// # Safety
-/// As for `std::slice::from_raw_parts`, except that the pointer may be invalid if `count` is 0.
+/// `from` and `count` must meet the requirements of [`std::slice::from_raw_parts`], except that `from` may be
+/// invalid if `count` is 0.
 unsafe fn slice<'a, T>(from: *const T, count: usize) -> &'a [T] {
     let from = if count == 0 { NonNull::dangling().as_ptr() } else { from };
     // SAFETY: guaranteed by the caller, or an aligned pointer and no elements.
@@ -15,7 +16,8 @@ unsafe fn slice<'a, T>(from: *const T, count: usize) -> &'a [T] {
 }
 
 /// # Safety
-/// As for `std::slice::from_raw_parts_mut`, except that the pointer may be invalid if `count` is 0.
+/// `to` and `count` must meet the requirements of [`std::slice::from_raw_parts_mut`], except that `to` may be
+/// invalid if `count` is 0.
 unsafe fn slice_mut<'a, T>(to: *mut T, count: usize) -> &'a mut [T] {
     let to = if count == 0 { NonNull::dangling().as_ptr() } else { to };
     // SAFETY: guaranteed by the caller, or an aligned pointer and no elements.
@@ -25,11 +27,12 @@ unsafe fn slice_mut<'a, T>(to: *mut T, count: usize) -> &'a mut [T] {
 /// Runs an op on operands and results, each given as a dtype, an address, and a number of elements.
 ///
 /// # Errors
-/// The message of the op, prefixed with its name.
+/// Returns the op's message, prefixed with the op's name, if the op fails.
 ///
 /// # Safety
-/// Each address must be aligned for its dtype and point to the given number of initialized elements. Those of
-/// results must not be accessed by others or overlap any other operand or result.
+/// Each address in `reads` and `writes` must be aligned for its dtype and point to the given number of
+/// initialized elements. During the call, nothing else may access the elements of `writes`, which must not
+/// overlap each other or the elements of `reads`.
 pub unsafe fn run_on_host(
     op: &dyn CustomOp,
     reads: impl Iterator<Item = (DType, *const u8, usize)>,

@@ -43,8 +43,8 @@ struct Job {
     tasks: usize,
 }
 
-/// Keeps counters that different threads write on separate cache lines. The alignment is two lines, because
-/// prefetchers fetch pairs.
+/// Keeps counters that different threads write on separate cache lines. The alignment is two cache lines,
+/// because prefetchers fetch pairs of lines.
 #[repr(align(128))]
 struct Padded<T>(T);
 
@@ -111,17 +111,17 @@ impl Pool {
     /// or if another thread is using the pool.
     ///
     /// # Panics
-    /// If a task panics, with its payload, after the other tasks have ended.
+    /// Panics if a task panics, with its payload, after the other tasks have ended.
     pub fn run(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
         self.run_with_worker(tasks, &|index, _| task(index));
     }
 
-    /// Like [`Pool::run`], and passes the index of the thread as the second argument. It is less than
-    /// [`Pool::threads`], and concurrent tasks have different ones. It is meant for selecting scratch memory;
+    /// Like [`Pool::run`], but also passes the index of the thread to `task`. The index is less than
+    /// [`Pool::threads`] and differs between concurrent tasks. It is meant for selecting scratch memory;
     /// results must not depend on it.
     ///
     /// # Panics
-    /// As [`Pool::run`].
+    /// Same as [`Pool::run`].
     pub fn run_with_worker(&self, tasks: usize, task: &(dyn Fn(usize, usize) + Sync)) {
         let nested = WORKER.get();
         let claimed = if !CAN_START_THREADS || tasks <= 1 || self.workers.is_empty() || nested.is_some() {
@@ -129,7 +129,8 @@ impl Pool {
         } else {
             match self.running.try_lock() {
                 Ok(guard) => Some(guard),
-                // Poisoned by a run that panicked, which has ended nevertheless.
+                // A run that panicked poisons the lock, but all of its tasks have ended, so the workers are
+                // free.
                 Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
                 Err(std::sync::TryLockError::WouldBlock) => None,
             }
@@ -170,7 +171,7 @@ impl Drop for Pool {
         drop(lock(&self.shared.sleep));
         self.shared.wake_workers.notify_all();
         for worker in self.workers.drain(..) {
-            // Workers catch the panics of tasks and do not panic themselves.
+            // Ignore the result, because workers catch the panics of tasks and do not panic themselves.
             let _ = worker.join();
         }
     }
@@ -226,7 +227,7 @@ impl Shared {
         }
     }
 
-    /// Claims and runs a task of the current job, if any is left; returns `false` if none is.
+    /// Claims and runs a task of the current job, if any is left; returns `false` if none is left.
     fn run_one(&self, worker: usize) -> bool {
         // Decrementing `unclaimed` claims a task. Only then may the job be read: the run cannot end before
         // this task is subtracted from `unfinished`. The claim is valid even if the loaded count belonged to
@@ -302,7 +303,7 @@ mod tests {
 
     #[test]
     fn many_short_runs_with_and_without_sleep_between() {
-        // Miri is about a thousand times slower.
+        // Run fewer rounds in Miri, which is about a thousand times slower.
         let rounds = if cfg!(miri) { 100 } else { 2000 };
         let pool = Pool::new(4);
         let total = AtomicUsize::new(0);

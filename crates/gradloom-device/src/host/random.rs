@@ -4,7 +4,7 @@
 
 /// Number of counters processed together.
 pub const LANES: usize = 16;
-/// Number of words computed from them.
+/// Number of words computed from [`LANES`] counters.
 pub const WORDS: usize = 4 * LANES;
 
 /// Computes Philox4x32-10 (see [`gradloom_core::philox`]) for [`LANES`] consecutive blocks from `block`.

@@ -141,8 +141,8 @@ fn multiply_and_add() -> (fn(f32) -> f32, usize) {
     (plain::<{ cfg!(target_arch = "aarch64") }>, 4)
 }
 
-/// Runs the chains on four lanes with the baseline instruction set; fused only if that has such an
-/// instruction.
+/// Runs the chains on four lanes with the baseline instruction set. `FUSED` selects fused multiply-adds,
+/// which are slow if the instruction set has none.
 fn plain<const FUSED: bool>(x: f32) -> f32 {
     let mut chains = [[x; 4]; CHAINS];
     for _ in 0..ROUNDS {

@@ -100,7 +100,7 @@ impl HostLaunch {
     /// Calls the op and writes its results.
     ///
     /// # Errors
-    /// If the op fails (a trap), the device is lost, or there is not enough memory.
+    /// Returns an error if the op fails (a trap), the device is lost, or there is not enough memory.
     pub fn call(&self, memory: &Regions, operands: &[Vec<u64>]) -> Result<()> {
         let mut results: Vec<Vec<u64>> = self.writes.iter().map(Span::on_host).collect::<Result<_>>()?;
         let reads = self.reads.iter().zip(operands);

@@ -1,7 +1,7 @@
 //! Memory of a program: the buffers that hold the plan's regions.
 //!
-//! In: a plan and the store that it was made for. Out: the buffer that holds each byte of a region. Always
-//! holds: the bytes of a binding are contiguous.
+//! In: a plan and the store that it was made for. Out: the buffer that holds each byte of a region.
+//! Invariant: the bytes of a binding are contiguous.
 use super::results::gather;
 use super::status::STATUS_BYTES;
 use crate::content::StoreMemory;
@@ -34,7 +34,7 @@ struct Piece {
 /// Allocates memory for a part of a program.
 ///
 /// # Errors
-/// If the device has not enough memory.
+/// Returns an error if the device does not have enough memory.
 pub(super) fn allocate(with: Allocate<'_>, bytes: u64, what: &str) -> Result<Memory> {
     with(bytes).ok_or_else(|| {
         Error::new(ErrorKind::Device, format!("no memory for {bytes} bytes of {what} on the GPU"))

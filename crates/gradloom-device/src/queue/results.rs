@@ -75,7 +75,7 @@ impl Results {
     /// Decodes the results of a step from the bytes of its staging buffer.
     ///
     /// # Errors
-    /// If the host has no memory for a copy of them.
+    /// Returns an error if the host has no memory for a copy of the results.
     pub fn finished(&self, bytes: &[u8]) -> Result<Finished> {
         let names = self.plan.outputs.iter().chain(&self.plan.guards).map(|(name, _)| name);
         let mut values = Vec::with_capacity(self.copies.len());

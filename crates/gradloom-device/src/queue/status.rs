@@ -34,8 +34,8 @@ impl FailureLog {
             *count = failure.number + 1;
         }
         if !news.is_empty() {
-            // Acknowledges the records, so that later steps may overwrite them; steps in flight run before
-            // this write. A device that is lost reports that at the next call.
+            // Acknowledge the records, so that later steps may overwrite them. Steps in flight run before
+            // this write. If the device is lost, the next call reports it.
             let _ = self.status.write(4 * ACKNOWLEDGED, &count.to_le_bytes());
         }
         news

@@ -1,4 +1,5 @@
-//! Check of a window outside of a whole step, for debug runs. In a whole step, the guards check it.
+//! Check of a window for launches that run outside of a whole step, in debug runs. In a whole step, the
+//! guards check the window.
 
 use super::Results;
 use crate::elements::Elements;
@@ -7,11 +8,11 @@ use gradloom_core::error::Result;
 use gradloom_core::kernel::{Access, Kernel};
 use gradloom_core::plan::Plan;
 
-/// Checks that the window that a launch replaces fits, if it replaces one. `read` appends the elements of an
-/// access.
+/// Checks that the window that a launch replaces, if any, lies within its tensor. `read` appends the elements
+/// of an access.
 ///
 /// # Errors
-/// A trap if the window does not fit, or an error of `read`.
+/// Returns a trap if the window exceeds the tensor, or the error of `read`.
 pub fn check_window(
     plan: &Plan,
     number: usize,

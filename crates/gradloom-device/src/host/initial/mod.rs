@@ -28,10 +28,10 @@ pub struct InitialKey {
 /// Fills `out` with the initial elements of a parameter, row-major.
 ///
 /// # Errors
-/// If the number of given values does not match the shape; `out` is then unchanged.
+/// Returns an error if the number of given values does not match the shape; `out` is then unchanged.
 ///
 /// # Panics
-/// If the length of `out` differs from the shape's number of elements.
+/// Panics if the length of `out` differs from the shape's number of elements.
 pub fn fill_initial(
     init: &Init,
     shape: &Shape,
@@ -169,7 +169,7 @@ impl Distribution for TruncatedNormal {
 impl Distribution for Uniform {
     #[inline(always)]
     fn elements(self, words: [u32; 4]) -> [f32; 4] {
-        // The midpoint of one of 2^32 equal parts of the interval.
+        // Each word selects the midpoint of one of 2^32 equal parts of the interval.
         words.map(|word| (self.low + self.width * ((f64::from(word) + 0.5) / 4_294_967_296.0)) as f32)
     }
 }
@@ -177,7 +177,7 @@ impl Distribution for Uniform {
 /// Fills `out` with elements from the random blocks starting at `first`, four from each block.
 ///
 /// # Safety
-/// There are no requirements; [`multiversion!`] demands an unsafe function.
+/// None. The function is unsafe because [`multiversion!`] requires it.
 #[inline(always)]
 unsafe fn fill_body<D: Distribution>(distribution: D, key: InitialKey, first: u64, out: &mut [f32]) {
     let seed = [key.seed as u32, (key.seed >> 32) as u32];

@@ -1,6 +1,6 @@
 //! Matrices with orthonormal rows or columns.
 
-/// Orthonormalises the rows of a row-major matrix, or its columns if there are fewer of them, and multiplies
+/// Orthonormalizes the rows of a row-major matrix, or its columns if there are fewer of them, and multiplies
 /// them by `gain`. Uses Gram-Schmidt twice, in f64. A vector that depends linearly on those before it becomes
 /// 0.
 pub(super) fn orthonormalise(matrix: &mut [f32], rows: usize, gain: f64) {

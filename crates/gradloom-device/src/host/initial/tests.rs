@@ -106,7 +106,7 @@ fn normal_numbers_have_the_moments() {
 }
 
 /// Returns the Kolmogorov-Smirnov distance between the distribution of `values` and `cumulative`, multiplied
-/// by the square root of their number.
+/// by the square root of the number of values.
 fn distance(mut values: Vec<f64>, cumulative: impl Fn(f64) -> f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let n = values.len() as f64;
@@ -158,8 +158,8 @@ fn tails_are_as_heavy_as_they_should_be() {
 fn neighbours_know_nothing_of_each_other() {
     let values = standard_normal(InitialKey { seed: 2, parameter: 0 });
     let n = values.len() as f64;
-    // Correlations of neighbours, of their squares (the two numbers of a pair share a radius), and of one
-    // with the square of the other, each normalized by the standard deviations.
+    // Correlations of neighbors, of their squares (the two numbers of a pair share a radius), and of a number
+    // with the square of its neighbor, each normalized by the standard deviations.
     type Function = fn(f64) -> f64;
     let (value, square): (Function, Function) = (|a| a, |a| (a * a - 1.0) / f64::sqrt(2.0));
     let kinds =
@@ -233,7 +233,7 @@ fn deviations_and_bounds_are_those_of_their_formulas() {
     let (std, most) = deviation(&Init::KaimingUniform { gain }, &[400, 3, 3, 5]);
     close(std, gain / 45f64.sqrt());
     close(most, gain * (3.0f64 / 45.0).sqrt());
-    // The variance of a standard normal distribution truncated at ±2.
+    // 0.7737 is the variance of a standard normal distribution truncated at ±2.
     let (std, most) = deviation(&Init::TruncatedNormal { std: 0.5 }, &[200, 200]);
     close(std, 0.5 * 0.773_741_16f64.sqrt());
     assert!(most <= 1.0, "{most}");

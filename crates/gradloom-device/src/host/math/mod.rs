@@ -1,4 +1,4 @@
-//! Functions of f32 that need f64 or integer arithmetic, written as loops that vectorize. The others are
+//! Functions of f32 that need f64 or integer arithmetic, written as loops that vectorize. Other functions are
 //! formulas in [`gradloom_codegen::cpu::math`].
 //!
 //! In: any f32, including subnormals, infinities and NaN. Out: the value of the function, within the error

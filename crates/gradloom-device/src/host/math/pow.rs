@@ -3,7 +3,8 @@
 use super::polynomial64;
 use std::f64::consts::{FRAC_1_SQRT_2, LN_2, LOG2_E};
 
-/// 1.5·2⁵². Adding it to a number rounds that to an integer in the low bits of the sum.
+/// 1.5·2⁵². Adding it to a number rounds the number to an integer and leaves that integer in the low bits of
+/// the sum.
 const ROUND: f64 = 6_755_399_441_055_744.0;
 /// 2⁵². Its bits plus those of a small integer are the bits of 2⁵² plus the integer.
 const INTEGER: f64 = 4_503_599_627_370_496.0;
@@ -65,7 +66,7 @@ pub fn pow(x: f32, y: f32) -> f32 {
         f64::from(base)
     };
     let power = exp2(f64::from(y) * log) as f32;
-    // Otherwise, 0 times infinity in the exponent would result in NaN.
+    // The power is 1 in this case, but the formula multiplies 0 by infinity and returns NaN.
     let power = if base == 1.0 && exponent == f32::INFINITY { 1.0 } else { power };
 
     // Every f32 of at least 2²³ is an integer, and every f32 of at least 2²⁴ is even.

@@ -10,7 +10,8 @@ fn error(got: f32, exact: f64) -> f64 {
     let nearest = exact as f32;
     if exact.is_nan() || nearest.is_infinite() || got.is_infinite() || got.is_nan() {
         let equal = got.to_bits() == nearest.to_bits() || (got.is_nan() && exact.is_nan());
-        // At the overflow threshold, both the largest finite f32 and infinity are half a unit off.
+        // At the overflow threshold, the largest finite f32 and infinity are equally close, so either counts
+        // as an error of one unit.
         let beside = nearest.is_infinite() != got.is_infinite()
             && (exact.abs() - f64::from(f32::MAX)).abs() < 2f64.powi(104);
         return if equal {
@@ -94,7 +95,7 @@ fn angles() {
 
 #[test]
 fn normal_variates() {
-    // Box and Muller's formulas in f64; whole quarter turns are exact.
+    // Box and Muller's formulas in f64, after an exact reduction by whole quarter turns.
     let exact = |radius: u32, angle: u32| {
         let radius = (-2.0 * libm::log((f64::from(radius) + 0.5) / 2f64.powi(32))).sqrt();
         let quarters = (f64::from(angle) / 2f64.powi(30)).round();

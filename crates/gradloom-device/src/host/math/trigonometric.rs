@@ -10,7 +10,8 @@ use std::f64::consts::{FRAC_2_PI, PI};
 /// Angle (2²⁷) from which [`sin`] and [`cos`] are inaccurate.
 pub const LARGE_ANGLE: f32 = 134_217_728.0;
 
-/// 1.5·2⁵². Adding it to a number rounds that to an integer in the low bits of the sum.
+/// 1.5·2⁵². Adding it to a number rounds the number to an integer and leaves that integer in the low bits of
+/// the sum.
 const ROUND: f64 = 6_755_399_441_055_744.0;
 /// First 25 bits of pi/2.
 const HALF_PI_HIGH: f64 = 1.570_796_310_901_641_8;
