@@ -37,7 +37,7 @@ impl Algorithms {
     /// Returns the algorithm for a product. Measuring overwrites the result and the scratch.
     ///
     /// # Errors
-    /// If the library has no algorithm, or the device is lost.
+    /// Returns an error if the library has no algorithm, or the device is lost.
     pub(super) fn get(
         &self,
         gpu: &Arc<Gpu>,

@@ -22,7 +22,7 @@ impl Clock {
     /// Records point `point`, an existing one or the next, after all work queued in the stream so far.
     ///
     /// # Errors
-    /// If the device is lost, or has no more events.
+    /// Returns an error if the device is lost, or has no more events.
     pub(super) fn set(&mut self, point: usize) -> Result<()> {
         if point == self.points.len() {
             self.points.push(self.gpu.ask("make an event", |driver| driver.event(true))?);
@@ -38,7 +38,7 @@ impl Clock {
     /// Waits until the device has reached point `to` and returns the time between two points.
     ///
     /// # Errors
-    /// As [`Gpu::wait`].
+    /// Same as [`Gpu::wait`].
     pub(super) fn between(&self, from: usize, to: usize) -> Result<Duration> {
         let (from, to) = (self.points[from], self.points[to]);
         self.gpu.wait(to, Stop::default())?;

@@ -14,7 +14,7 @@ pub trait CudaDevice: Sized {
     /// any time.
     ///
     /// # Errors
-    /// If there is no such GPU, or it cannot be opened.
+    /// Returns an error if there is no such GPU, or it cannot be opened.
     fn cuda() -> Result<Self> {
         Self::cuda_with(&CudaOptions::default())
     }
@@ -30,7 +30,7 @@ pub trait CudaDevice: Sized {
     /// ```
     ///
     /// # Errors
-    /// As [`CudaDevice::cuda`].
+    /// Same as [`CudaDevice::cuda`].
     fn cuda_with(options: &CudaOptions) -> Result<Self>;
 }
 

@@ -38,7 +38,8 @@ pub struct CudaReport {
 /// driver.
 ///
 /// # Errors
-/// If the driver does not initialize, or there are GPUs but no NVRTC. The error contains the remedy.
+/// Returns an error if the driver does not initialize, or there are GPUs but no NVRTC. The error contains the
+/// remedy.
 pub fn cuda_devices() -> Result<Vec<CudaReport>> {
     let Some(driver) = Nvidia::open() else { return Ok(Vec::new()) };
     let driver = driver.map_err(|failure| not_started(&failure))?;
@@ -77,8 +78,8 @@ fn not_started(failure: &Failure) -> Error {
 /// Opens the GPU selected by the options.
 ///
 /// # Errors
-/// If there is no driver or no compiler, the driver is too old, or the GPU does not exist, is too old or
-/// cannot be opened.
+/// Returns an error if there is no driver or no compiler, the driver is too old, or the GPU does not exist,
+/// is too old or cannot be opened.
 pub(super) fn open(options: &CudaOptions) -> Result<Gpu> {
     let driver: Arc<dyn Driver> = match &options.overrides.driver {
         Some(driver) => Arc::clone(driver),

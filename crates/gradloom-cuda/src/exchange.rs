@@ -41,7 +41,7 @@ impl Exchange {
     /// Allocates memory for the data of a plan's steps and writes the tables of the two kernels.
     ///
     /// # Errors
-    /// If there is not enough memory on the device or the host.
+    /// Returns an error if there is not enough memory on the device or the host.
     pub(super) fn new(
         gpu: &Arc<Gpu>,
         plan: &Plan,
@@ -150,7 +150,7 @@ impl Exchange {
     /// Copies the inputs that the first kernel does not copy.
     ///
     /// # Errors
-    /// If the device is lost.
+    /// Returns an error if the device is lost.
     fn copy_larger(&mut self, plan: &Plan, memory: &Regions) -> Result<()> {
         for (i, item) in self.payload.larger.iter().enumerate() {
             if std::mem::take(&mut self.larger_there[i]) {
@@ -169,7 +169,7 @@ impl Exchange {
     /// Copies everything that was set and waits for it, for launches that run outside a whole step.
     ///
     /// # Errors
-    /// If the device is lost.
+    /// Returns an error if the device is lost.
     pub(super) fn flush(&mut self, plan: &Plan, memory: &Regions) -> Result<()> {
         self.copy_larger(plan, memory)?;
         for (i, item) in self.payload.items.iter().enumerate().filter(|(_, item)| item.buffer.is_some()) {
@@ -186,7 +186,7 @@ impl Exchange {
     /// is true.
     ///
     /// # Errors
-    /// If the device is lost.
+    /// Returns an error if the device is lost.
     pub(super) fn hand_over(
         &mut self,
         plan: &Plan,

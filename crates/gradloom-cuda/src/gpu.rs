@@ -44,7 +44,7 @@ impl Gpu {
     /// Opens a device of a driver.
     ///
     /// # Errors
-    /// If it cannot be opened.
+    /// Returns an error if it cannot be opened.
     pub(super) fn open(
         driver: Arc<dyn Driver>,
         index: usize,
@@ -89,7 +89,7 @@ impl Gpu {
     /// Calls the driver in the device's context.
     ///
     /// # Errors
-    /// If the device is lost, or the call fails.
+    /// Returns an error if the device is lost, or the call fails.
     pub(super) fn ask<T>(&self, what: &str, f: impl FnOnce(&dyn Driver) -> Fallible<T>) -> Result<T> {
         self.check()?;
         self.driver
@@ -105,7 +105,7 @@ impl Gpu {
     /// Runs a call on the stream.
     ///
     /// # Errors
-    /// If the device is lost or rejects the call.
+    /// Returns an error if the device is lost or rejects the call.
     pub(super) fn run(&self, call: &Call) -> Result<()> {
         match call {
             Call::Kernel(call) => self.ask("run a kernel", |driver| driver.launch(call, self.stream)),
@@ -160,7 +160,7 @@ impl Gpu {
     /// Checks that the device is not lost.
     ///
     /// # Errors
-    /// If the device is lost; later results cannot be relied on.
+    /// Returns an error if the device is lost; later results cannot be relied on.
     pub(super) fn check(&self) -> Result<()> {
         let health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
         match &*health {
@@ -175,7 +175,7 @@ impl Gpu {
     /// Waits until the device has reached an event.
     ///
     /// # Errors
-    /// If the device is lost or exceeds the watchdog's limit, or the wait is stopped.
+    /// Returns an error if the device is lost or exceeds the watchdog's limit, or the wait is stopped.
     pub(super) fn wait(&self, event: Event, stop: Stop<'_>) -> Result<()> {
         let began = Instant::now();
         loop {
@@ -201,7 +201,7 @@ impl Gpu {
     /// Waits until all work submitted so far is done.
     ///
     /// # Errors
-    /// As [`Gpu::wait`].
+    /// Same as [`Gpu::wait`].
     pub(super) fn wait_for_all(self: &Arc<Self>) -> Result<()> {
         self.mark()?.wait(Stop::default())
     }
@@ -209,7 +209,7 @@ impl Gpu {
     /// Records a mark in the stream after all work submitted so far.
     ///
     /// # Errors
-    /// If the device is lost, or has no more events.
+    /// Returns an error if the device is lost, or has no more events.
     pub(super) fn mark(self: &Arc<Self>) -> Result<Mark> {
         let free = self.events.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let event = match free {

@@ -14,7 +14,7 @@ impl<'g> Building<'g> {
     /// Creates an empty graph.
     ///
     /// # Errors
-    /// If the device is lost or rejects the call.
+    /// Returns an error if the device is lost or rejects the call.
     pub(super) fn new(gpu: &'g Gpu) -> Result<Self> {
         Ok(Self { gpu, graph: gpu.ask("make a graph", |driver| driver.graph())? })
     }
@@ -23,7 +23,7 @@ impl<'g> Building<'g> {
     /// node, and a kernel may already start when all of that node's blocks have triggered it or ended.
     ///
     /// # Errors
-    /// If the device is lost or rejects the call.
+    /// Returns an error if the device is lost or rejects the call.
     pub(super) fn add(&self, after: &[Node], early: bool, call: &Call) -> Result<Node> {
         let &Self { gpu, graph } = self;
         gpu.ask("add to a graph", |driver| match call {
@@ -44,7 +44,7 @@ impl<'g> Building<'g> {
     /// Instantiates the graph for launching.
     ///
     /// # Errors
-    /// If the device is lost or rejects the call.
+    /// Returns an error if the device is lost or rejects the call.
     pub(super) fn ready(self) -> Result<GraphExec> {
         self.gpu.ask("make a graph ready", |driver| driver.instantiate(self.graph))
     }

@@ -67,8 +67,8 @@ impl Kernels {
     /// Returns the functions of kernels, in order.
     ///
     /// # Errors
-    /// If there is no compiler, the compiler rejects a kernel, or the device cannot load it; `blame` adds the
-    /// origin of the kernel with a given index.
+    /// Returns an error if there is no compiler, the compiler rejects a kernel, or the device cannot load it;
+    /// `blame` adds the origin of the kernel with a given index.
     pub(super) fn get(
         &self,
         gpu: &Gpu,
@@ -125,7 +125,7 @@ impl Kernels {
     /// Checks that there is a compiler.
     ///
     /// # Errors
-    /// If there is none.
+    /// Returns an error if there is none.
     pub(super) fn check_compiler(&self) -> Result<()> {
         self.compiler().map(|_| ())
     }
@@ -133,7 +133,7 @@ impl Kernels {
     /// Returns the compiler, opening it on first use.
     ///
     /// # Errors
-    /// If it is not found.
+    /// Returns an error if it is not found.
     fn compiler(&self) -> Result<&Arc<dyn Compiler>> {
         let open = || Nvrtc::open().map(|nvrtc| Arc::new(nvrtc) as Arc<dyn Compiler>);
         self.compiler.get_or_init(open).as_ref().ok_or_else(no_compiler)

@@ -91,7 +91,7 @@ impl HostBuffer {
     /// Allocates a zeroed buffer of at least `bytes` bytes. `what` names it in the error message.
     ///
     /// # Errors
-    /// If the system cannot provide that much page-locked memory, or the device is lost.
+    /// Returns an error if the system cannot provide that much page-locked memory, or the device is lost.
     pub(super) fn new(gpu: &Arc<Gpu>, bytes: usize, what: &str) -> Result<Self> {
         let whole = bytes.max(16).next_multiple_of(16);
         let address = gpu.ask_memory(|driver| driver.allocate_host(whole)).ok_or_else(|| {

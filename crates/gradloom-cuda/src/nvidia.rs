@@ -45,7 +45,8 @@ impl Nvidia {
     /// Initializes the driver; returns `None` if its library is not installed.
     ///
     /// # Errors
-    /// If initialization fails: there is no device, or the library does not match the kernel module.
+    /// Returns an error if initialization fails: there is no device, or the library does not match the kernel
+    /// module.
     pub(super) fn open() -> Option<Fallible<Self>> {
         static STATE: OnceLock<Option<Fallible<()>>> = OnceLock::new();
         let state = STATE.get_or_init(|| {

@@ -15,7 +15,7 @@ impl CudaProgram {
     /// Runs the kernels of a prepared step and records the times of the launches.
     ///
     /// # Errors
-    /// If the device is lost, or the run is stopped.
+    /// Returns an error if the device is lost, or the run is stopped.
     pub(super) fn run_profiled(&mut self, stop: Stop<'_>) -> Result<()> {
         let mut clock = Clock::new(&self.gpu);
         clock.set(0)?;

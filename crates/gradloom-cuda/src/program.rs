@@ -87,7 +87,7 @@ impl CudaProgram {
     /// lost, because the step has already run in part, perhaps including its commit.
     ///
     /// # Errors
-    /// If the device is lost or rejects the kernel.
+    /// Returns an error if the device is lost or rejects the kernel.
     pub(super) fn launch(&self, kernel: usize) -> Result<()> {
         self.gpu.run(&self.calls[kernel]).map_err(|error| {
             if kernel > 0 {
@@ -100,7 +100,7 @@ impl CudaProgram {
     /// Waits for the device and runs an op on the host, unless the step has trapped.
     ///
     /// # Errors
-    /// If the op fails (a trap), the device is lost, or there is not enough memory.
+    /// Returns an error if the op fails (a trap), the device is lost, or there is not enough memory.
     pub(super) fn run_on_host(&self, host: &HostLaunch) -> Result<()> {
         let mut status = [0; STATUS_BYTES];
         self.status().read(0, &mut status)?;

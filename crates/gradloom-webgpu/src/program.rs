@@ -43,7 +43,8 @@ impl WebProgram {
     /// Describes a plan to the script.
     ///
     /// # Errors
-    /// If there is not enough memory, or the scratch of a kernel exceeds the maximum size of a buffer.
+    /// Returns an error if there is not enough memory, or the scratch of a kernel exceeds the maximum size of
+    /// a buffer.
     pub(super) fn load(
         host: &Arc<dyn WebHost>,
         segment: u64,

@@ -124,7 +124,8 @@ fn limits(adapter: &Adapter) -> wgsl::Limits {
 /// Checks that an adapter supports a precision.
 ///
 /// # Errors
-/// If [`Precision::F16`] is requested and the adapter lacks features for it, which the error lists.
+/// Returns an error if [`Precision::F16`] is requested and the adapter lacks features for it, which the error
+/// lists.
 fn check(offered: wgsl::Limits, precision: Precision, name: &str) -> Result<()> {
     if precision != Precision::F16 {
         return Ok(());

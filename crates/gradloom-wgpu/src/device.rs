@@ -19,7 +19,7 @@ pub trait WgpuDevice: Sized {
     /// x.
     ///
     /// # Errors
-    /// If there is no such GPU, or it cannot be opened.
+    /// Returns an error if there is no such GPU, or it cannot be opened.
     fn wgpu() -> Result<Self> {
         Self::wgpu_with(&WgpuOptions::default())
     }
@@ -28,7 +28,7 @@ pub trait WgpuDevice: Sized {
     /// `SwiftShader` are included.
     ///
     /// # Errors
-    /// As [`WgpuDevice::wgpu`].
+    /// Same as [`WgpuDevice::wgpu`].
     fn wgpu_named(name: &str) -> Result<Self> {
         Self::wgpu_with(&WgpuOptions::default().adapter(name).software())
     }

@@ -129,7 +129,7 @@ impl Download {
     /// Waits for the bytes, passes them to `f`, and returns the buffer for reuse.
     ///
     /// # Errors
-    /// If the device is lost or had an error. The buffer is then dropped.
+    /// Returns an error if the device is lost or had an error. The buffer is then dropped.
     pub(super) fn read<R>(mut self, gpu: &Gpu, f: impl FnOnce(&[u8]) -> R) -> Result<(R, Buffer)> {
         let arrival = self.arrival();
         gpu.wait(self.submission)?;

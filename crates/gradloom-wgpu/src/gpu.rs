@@ -50,7 +50,7 @@ impl Gpu {
     /// Checks that the device had no errors.
     ///
     /// # Errors
-    /// If an error was recorded; later results cannot be relied on.
+    /// Returns an error if an error was recorded; later results cannot be relied on.
     pub(super) fn check(&self) -> Result<()> {
         if self.health.kind() == Some(ErrorKind::Device) {
             self.look_for_loss();
@@ -99,7 +99,7 @@ impl Gpu {
     /// Submits the encoded commands.
     ///
     /// # Errors
-    /// If the device is lost or had an error.
+    /// Returns an error if the device is lost or had an error.
     pub(super) fn submit(&self, encoder: CommandEncoder) -> Result<SubmissionIndex> {
         let submission = self.queue.submit([encoder.finish()]);
         self.look_for_loss();
@@ -110,7 +110,7 @@ impl Gpu {
     /// Waits for all work up to a submission.
     ///
     /// # Errors
-    /// If the device is lost, had an error, or exceeds the watchdog's limit.
+    /// Returns an error if the device is lost, had an error, or exceeds the watchdog's limit.
     pub(super) fn wait(&self, submission: SubmissionIndex) -> Result<()> {
         let stopped = |error| Error::new(ErrorKind::Device, format!("the GPU does not answer: {error}"));
         wait(&self.device, &self.health, submission).map_err(|error| self.explain(stopped(error)))?;
@@ -204,7 +204,8 @@ pub(super) fn validated<R>(device: &Device, f: impl FnOnce() -> R) -> std::resul
 /// Polls a device, which lets it run its callbacks.
 ///
 /// # Errors
-/// If the wait ended early, because the device was lost, timed out, or never had the submission.
+/// Returns an error if the wait ended early, because the device was lost, timed out, or never had the
+/// submission.
 pub(super) fn poll(device: &Device, health: &Health, how: PollType) -> std::result::Result<(), PollError> {
     // wgpu panics if a device is lost during a wait, after announcing the loss.
     catch_unwind(AssertUnwindSafe(|| device.poll(how).map(|_| ()))).unwrap_or_else(|panic| {

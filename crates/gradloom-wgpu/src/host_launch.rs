@@ -18,7 +18,7 @@ use wgpu::{CommandEncoder, CommandEncoderDescriptor};
 /// commands.
 ///
 /// # Errors
-/// If the op fails (a trap), the device is lost, or there is not enough memory.
+/// Returns an error if the op fails (a trap), the device is lost, or there is not enough memory.
 pub(super) fn run(
     launch: &HostLaunch,
     gpu: &Gpu,

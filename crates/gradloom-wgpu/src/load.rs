@@ -28,7 +28,7 @@ impl WgpuProgram {
     /// Loads a plan.
     ///
     /// # Errors
-    /// If the device is lost, has too little memory, or rejects a kernel.
+    /// Returns an error if the device is lost, has too little memory, or rejects a kernel.
     pub(super) fn load(
         gpu: &Arc<Gpu>,
         graph: &Arc<Graph>,

@@ -64,8 +64,8 @@ impl Pipelines {
     /// Returns the pipelines of shaders, in order.
     ///
     /// # Errors
-    /// If the driver or the validation rejects a shader, which is a defect of gradloom or the driver, or a
-    /// loop exceeds llvmpipe's limit. `origin` adds the position in the user's source.
+    /// Returns an error if the driver or the validation rejects a shader, which is a defect of gradloom or
+    /// the driver, or a loop exceeds llvmpipe's limit. `origin` adds the position in the user's source.
     pub(super) fn get(
         &self,
         gpu: &Gpu,

@@ -17,7 +17,7 @@ impl WgpuProgram {
     /// Runs a launch and waits for it.
     ///
     /// # Errors
-    /// If the launch traps, or the device is lost.
+    /// Returns an error if the launch traps, or the device is lost.
     pub(super) fn run_launch(&mut self, launch: usize) -> Result<()> {
         self.gpu.check()?;
         check_window(&self.plan, launch, self.stagings.results(), |access, into| self.read(access, into))?;

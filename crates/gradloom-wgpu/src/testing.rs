@@ -25,7 +25,7 @@ pub struct WgpuOverrides {
 /// [`Fusion::Off`], there is one kernel per op.
 ///
 /// # Errors
-/// As [`WgpuDevice::wgpu`](crate::WgpuDevice::wgpu).
+/// Same as [`WgpuDevice::wgpu`](crate::WgpuDevice::wgpu).
 pub fn wgpu_limited(name: &str, limit: fn(&mut Limits), fusion: Fusion) -> Result<Device> {
     wgpu_overriding(name, WgpuOverrides { limits: Some(limit), ..WgpuOverrides::default() }, fusion)
 }
@@ -33,7 +33,7 @@ pub fn wgpu_limited(name: &str, limit: fn(&mut Limits), fusion: Fusion) -> Resul
 /// Like [`wgpu_limited`], with arbitrary overrides.
 ///
 /// # Errors
-/// As [`WgpuDevice::wgpu`](crate::WgpuDevice::wgpu).
+/// Same as [`WgpuDevice::wgpu`](crate::WgpuDevice::wgpu).
 pub fn wgpu_overriding(name: &str, overrides: WgpuOverrides, fusion: Fusion) -> Result<Device> {
     let options = overriding(WgpuOptions::default().adapter(name).software(), overrides);
     Ok(Device::new(WgpuBackend::new(&options)?.with_fusion(fusion)))

@@ -77,7 +77,7 @@ impl Timestamps {
     /// be used again.
     ///
     /// # Errors
-    /// If the device is lost.
+    /// Returns an error if the device is lost.
     pub(super) fn read(&self, gpu: &Gpu, submission: SubmissionIndex) -> Result<Vec<Duration>> {
         let period = f64::from(gpu.queue.get_timestamp_period());
         let words = |bytes: &[u8]| -> Vec<u64> {

@@ -56,7 +56,8 @@ impl Bench {
     /// may differ from the first one's.
     ///
     /// # Errors
-    /// When there is not enough memory; when the driver refuses a shader, or the device is lost over it.
+    /// Returns an error if there is not enough memory; when the driver refuses a shader, or the device is
+    /// lost over it.
     pub(super) fn new(gpu: Arc<Gpu>, mut all: Vec<Alone>, tolerance: f32) -> Result<Self> {
         if let Some(change) = gpu.dispatch {
             all.iter_mut().flat_map(|alone| &mut alone.shaders.dispatches).for_each(change);
@@ -97,7 +98,7 @@ impl Bench {
     /// Returns the time of each choice, in their order; the maximum duration for those that are ruled out.
     ///
     /// # Errors
-    /// When the device fails.
+    /// Returns an error if the device fails.
     pub(super) fn times(&self) -> Result<Vec<Duration>> {
         let began = Instant::now();
         while !self.gpu.limits.software && began.elapsed() < WARM {

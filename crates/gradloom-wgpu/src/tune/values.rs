@@ -32,7 +32,7 @@ impl Values {
     /// Allocates memory that suffices for a kernel by any of the given choices.
     ///
     /// # Errors
-    /// When there is not that much.
+    /// Returns an error if there is not that much.
     pub(super) fn new(gpu: &Arc<Gpu>, all: &[Alone]) -> Result<Self> {
         let allocate = |bytes: u64| {
             WgpuMemory::new(gpu, counted(bytes)).ok_or_else(|| {
