@@ -15,12 +15,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Maximum number of algorithms measured.
 const MOST: usize = 8;
-/// Approximate number of multiplications per timing. A timing consists of a number of runs in the range
-/// `RUNS`; the shortest of `ROUNDS` timings is used.
+/// Approximate number of multiplications per timing.
 const MULTIPLICATIONS: usize = 1 << 31;
+/// Minimum and maximum number of runs per timing.
 const RUNS: std::ops::RangeInclusive<usize> = 2..=16;
+/// Number of timings, the shortest of which is used.
 const ROUNDS: usize = 3;
-/// Fraction of the time of the library's first choice that another algorithm must stay below to be chosen.
+/// Another algorithm replaces the library's first choice only if it takes less than this fraction of the
+/// first choice's time.
 const GAIN: f64 = 0.98;
 
 #[derive(Debug)]
@@ -74,7 +76,7 @@ fn unpacked(bytes: &[u8]) -> Option<Algorithm> {
     if rest.is_empty() { words.try_into().ok() } else { None }
 }
 
-/// Returns the first algorithm, or a faster one.
+/// Returns the fastest algorithm, or the first one if no other takes less than [`GAIN`] of its time.
 fn fastest(
     gpu: &Arc<Gpu>,
     product: &LibraryProduct,
@@ -95,7 +97,7 @@ fn fastest(
     };
     let (mut best, mut least) = (first, GAIN * time(&first)?);
     for algorithm in others {
-        // The library may offer an algorithm and then reject it; it is skipped.
+        // Skip an algorithm that the library offers but then rejects.
         let Ok(taken) = time(algorithm) else {
             gpu.check()?;
             continue;
@@ -107,8 +109,8 @@ fn fastest(
     Ok(best)
 }
 
-/// Returns the seconds that a product takes. Its runs are consecutive nodes of a graph, because launching a
-/// small product takes the host longer than computing it takes the device.
+/// Returns the fastest measured time of a product in seconds. Runs are chained in one CUDA graph, because
+/// launching a small product takes longer than computing it.
 fn time(gpu: &Gpu, clock: &mut Clock, call: ProductCall) -> Result<f64> {
     let LibraryProduct { batch, m, n, k, .. } = call.product;
     let call = Call::Product(call);
@@ -126,7 +128,7 @@ fn time(gpu: &Gpu, clock: &mut Clock, call: ProductCall) -> Result<f64> {
         clock.set(1)?;
         Ok(clock.between(0, 1)?.as_secs_f64())
     };
-    // The first round warms up.
+    // Ignore the first round, which warms up the device.
     let timed =
         round().and_then(|_| (0..ROUNDS).try_for_each(|_| round().map(|taken| least = least.min(taken))));
     gpu.give_back(|driver| driver.destroy_exec(exec));

@@ -52,7 +52,8 @@ impl Backend for CudaBackend {
         let has_library = || library.is_some() && self.gpu.products().is_some();
         let products = match own {
             _ if library.is_none() => ", without cuBLASLt",
-            // Few programs have products large enough for the library, so it is not opened for this text.
+            // Do not open the library just for this text, since few programs have products large enough for
+            // it.
             Precision::F32 | Precision::Tf32x3 => "",
             _ if has_library() => ", large products by cuBLASLt",
             _ => ", without cuBLASLt",

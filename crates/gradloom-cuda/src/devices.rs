@@ -26,7 +26,7 @@ pub struct CudaReport {
     pub name: String,
     /// Compute capability as (major, minor), such as (9, 0).
     pub capability: (i32, i32),
-    /// Size of its memory in bytes.
+    /// Size of the GPU's memory in bytes.
     pub memory_bytes: usize,
     /// Number of multiprocessors.
     pub multiprocessors: u32,
@@ -114,7 +114,7 @@ pub(super) fn open(options: &CudaOptions) -> Result<Gpu> {
     let folder = options.overrides.cache.clone().or_else(known).filter(|_| !options.overrides.no_cache);
     let kept = Kept { folder };
     let kernels = Kernels::new(kept.clone(), options.overrides.compiler.clone());
-    // Checked here, so that `Device::auto` uses another GPU if the compiler is missing.
+    // Check here, so that `Device::auto` uses another GPU if the compiler is missing.
     kernels.check_compiler()?;
     Gpu::open(driver, options.index, kernels, Algorithms::new(kept), options.watchdog)
 }

@@ -44,7 +44,7 @@ pub(super) struct Failure {
 /// First driver version, as in [`Driver::version`], that supports edge data in graphs.
 pub(super) const EDGE_DATA: i32 = 12_030;
 
-/// The driver's error code for missing memory.
+/// The driver's error code for insufficient memory.
 pub(super) const OUT_OF_MEMORY: u32 = 2;
 
 impl Failure {
@@ -55,7 +55,7 @@ impl Failure {
     /// Returns `true` if the device is unusable for the rest of the process, because a kernel or the device
     /// itself failed.
     pub(super) fn is_loss(&self) -> bool {
-        // "CUresult" in CUDA's driver API: deinitialised, ECC, illegal address, launch timeout, context is
+        // "CUresult" in CUDA's driver API: deinitialized, ECC, illegal address, launch timeout, context is
         // destroyed, assertion, hardware stack, illegal instruction, misaligned address, invalid address
         // space, invalid program counter, launch failed, and unknown.
         matches!(self.code, 4 | 214 | 219 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 999)
@@ -75,7 +75,7 @@ pub(super) struct Properties {
     pub(super) name: String,
     /// Compute capability as (major, minor), such as (9, 0).
     pub(super) capability: (i32, i32),
-    /// Size of its memory in bytes.
+    /// Size of the device's memory in bytes.
     pub(super) bytes: usize,
     pub(super) multiprocessors: u32,
 }
@@ -159,7 +159,7 @@ pub(super) trait Driver: fmt::Debug + Send + Sync {
     fn record(&self, event: Event, stream: Stream) -> Fallible<()>;
     /// Returns `true` if the device has reached the event.
     fn is_done(&self, event: Event) -> Fallible<bool>;
-    /// Returns the milliseconds between two timed events, both of which the device must have reached.
+    /// Returns the time between two timed events in milliseconds. The device must have reached both.
     fn elapsed(&self, from: Event, to: Event) -> Fallible<f32>;
 
     /// Opens cuBLASLt for the current context; returns `None` if it is missing.
@@ -174,8 +174,9 @@ pub(super) trait Driver: fmt::Debug + Send + Sync {
     fn destroy_graph(&self, graph: Graph);
     /// Adds a kernel that starts when the nodes in `after` are done.
     fn add_kernel(&self, graph: Graph, after: &[Node], call: &KernelCall) -> Fallible<Node>;
-    /// Adds a kernel that may start as soon as all blocks of `after` have triggered it or ended, and that
-    /// waits for `after` itself. Requires [`EDGE_DATA`] and compute capability 9.0.
+    /// Adds a kernel that may start once all blocks of `after` have triggered it or ended. The kernel's own
+    /// code must wait until `after` is done before it uses the results of `after`. Requires [`EDGE_DATA`] and
+    /// compute capability 9.0.
     fn add_early_kernel(&self, graph: Graph, after: Node, call: &KernelCall) -> Fallible<Node>;
     /// Captures the operations that `ask` submits to the stream as a graph, instead of executing them.
     fn capture(&self, stream: Stream, ask: &mut dyn FnMut() -> Fallible<()>) -> Fallible<Graph>;

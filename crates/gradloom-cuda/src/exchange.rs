@@ -27,13 +27,15 @@ pub(super) struct Exchange {
     payload: Payload,
     /// Index of the step being prepared.
     step: u64,
-    /// Bit mask of the items set for that step, and flags for the larger inputs.
+    /// Bit mask of the items that were set for the step being prepared.
     there: u64,
+    /// Flags of the larger inputs that were set for the step being prepared.
     larger_there: Vec<bool>,
     /// The counter, the addresses of results, and the tables of both kernels.
     memory: Memory,
-    /// Number of words of all outputs, and number of outputs.
+    /// Number of words of all outputs.
     words: u64,
+    /// Number of outputs.
     outputs: u64,
 }
 
@@ -160,13 +162,14 @@ impl Exchange {
         Ok(())
     }
 
-    /// Copies the bytes of an item to their place in device memory.
+    /// Copies the bytes of an item to their location in device memory.
     fn copy(&self, item: &Item, plan: &Plan, memory: &Regions) -> Result<()> {
         let (to, start) = place(plan, memory, item);
         to.write(start, &self.ring.bytes()[self.slot()..][counted(item.bytes.start)..counted(item.bytes.end)])
     }
 
-    /// Copies everything that was set and waits for it, for launches that run outside a whole step.
+    /// Copies all inputs that were set and waits for the copies, for launches that run outside of a whole
+    /// step.
     ///
     /// # Errors
     /// Returns an error if the device is lost.
@@ -202,7 +205,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Advances to the next step, after one was launched.
+    /// Advances to the next step, after a step was launched.
     pub(super) fn advance(&mut self) {
         self.step += 1;
     }

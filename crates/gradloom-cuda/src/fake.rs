@@ -128,7 +128,7 @@ impl Driver for Fake {
     fn properties(&self, device: usize) -> Fallible<Properties> {
         self.state().meet("properties")?;
         let name = format!("fake {device}");
-        // The second device is older than Ampere.
+        // The second device is older than Ampere, so that opening it fails.
         let capability = if device == 0 { (9, 0) } else { (7, 5) };
         Ok(Properties { name, capability, bytes: 1 << 30, multiprocessors: 4 })
     }

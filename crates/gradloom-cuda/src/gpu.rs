@@ -34,14 +34,15 @@ pub(super) struct Gpu {
     events: Mutex<Vec<Event>>,
 }
 
-/// Phases of a wait: up to `SPIN`, it polls the device without a pause; up to `YIELD`, it yields to other
-/// threads between polls; later it sleeps for `NAP` between polls.
+/// Time after its start up to which a wait polls the device without a pause.
 const SPIN: Duration = Duration::from_micros(200);
+/// Time after its start up to which a longer wait yields to other threads between polls.
 const YIELD: Duration = Duration::from_millis(20);
+/// Time for which an even longer wait sleeps between polls.
 const NAP: Duration = Duration::from_micros(100);
 
 impl Gpu {
-    /// Opens a device of a driver.
+    /// Opens the driver's device with the given index.
     ///
     /// # Errors
     /// Returns an error if it cannot be opened.
@@ -206,7 +207,7 @@ impl Gpu {
         self.mark()?.wait(Stop::default())
     }
 
-    /// Records a mark in the stream after all work submitted so far.
+    /// Records an event in the stream, after all work submitted so far, and returns a handle to it.
     ///
     /// # Errors
     /// Returns an error if the device is lost, or has no more events.
@@ -243,12 +244,12 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    /// Waits for the point; see [`Gpu::wait`].
+    /// Waits until the device has reached the event; see [`Gpu::wait`].
     pub(super) fn wait(&self, stop: Stop<'_>) -> Result<()> {
         self.gpu.wait(self.event, stop)
     }
 
-    /// Returns `true` if the device has reached the point or is lost.
+    /// Returns `true` if the device has reached the event or is lost.
     pub(super) fn is_over(&self) -> bool {
         self.gpu.ask("tell whether a step is done", |driver| driver.is_done(self.event)).unwrap_or(true)
     }

@@ -15,12 +15,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 pub(super) trait Compiler: fmt::Debug + Send + Sync {
-    /// Returns the name and version, which distinguish it from other compilers.
+    /// Returns the compiler's name and version, which distinguish it from other compilers.
     fn version(&self) -> String;
     /// Compiles a kernel to machine code.
     ///
     /// # Errors
-    /// The compiler's messages.
+    /// Returns the compiler's messages if it rejects the source.
     fn compile(&self, source: &str, architecture: &str) -> std::result::Result<Compiled, String>;
 }
 
@@ -125,7 +125,7 @@ impl Kernels {
     /// Checks that there is a compiler.
     ///
     /// # Errors
-    /// Returns an error if there is none.
+    /// Returns an error if the compiler is not found.
     pub(super) fn check_compiler(&self) -> Result<()> {
         self.compiler().map(|_| ())
     }
@@ -133,7 +133,7 @@ impl Kernels {
     /// Returns the compiler, opening it on first use.
     ///
     /// # Errors
-    /// Returns an error if it is not found.
+    /// Returns an error if the compiler is not found.
     fn compiler(&self) -> Result<&Arc<dyn Compiler>> {
         let open = || Nvrtc::open().map(|nvrtc| Arc::new(nvrtc) as Arc<dyn Compiler>);
         self.compiler.get_or_init(open).as_ref().ok_or_else(no_compiler)

@@ -185,8 +185,8 @@ fn table(numbers: &[u32], with: Allocate<'_>) -> Result<Memory> {
 }
 
 /// Builds an executable graph of calls. Each call waits until the calls that `edges` lists for it are done.
-/// If its `early` is true and the device supports it, it may start once all blocks of its only predecessor
-/// have triggered it or ended.
+/// If a call's entry in `early` is true and the device supports it, the call may start once all blocks of its
+/// only predecessor have triggered it or ended.
 fn build(gpu: &Gpu, calls: &[Call], edges: &[Vec<usize>], early: &[bool]) -> Result<GraphExec> {
     let building = Building::new(gpu)?;
     let mut nodes: Vec<Node> = Vec::with_capacity(calls.len());

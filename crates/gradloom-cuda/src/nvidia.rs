@@ -115,7 +115,7 @@ impl Driver for Nvidia {
 
     fn release(&self, index: usize) {
         if let Ok(device) = Self::device(index) {
-            // There is no remedy for a failure here.
+            // Ignore a failure, for which there is no remedy here.
             let _ = call!(cuDevicePrimaryCtxRelease_v2(device));
         }
     }
@@ -274,7 +274,8 @@ impl Driver for Nvidia {
     }
 
     fn add_early_kernel(&self, graph: Graph, after: Node, kernel: &KernelCall) -> Fallible<Node> {
-        // A product may be a child graph, but only kernels have the programmatic port.
+        // A product may be a child graph, which has no programmatic port, so the kernel waits until it is
+        // done.
         if !is_kernel(handle(after.0)) {
             return self.add_kernel(graph, &[after], kernel);
         }
@@ -368,7 +369,7 @@ fn is_kernel(node: sys::CUgraphNode) -> bool {
 /// Returns the kernels of a graph that is a linear chain of kernels, in order, each with the edge from its
 /// predecessor; `None` for any other graph.
 fn kernels_in_a_row(graph: Graph, has_data: bool) -> Option<Vec<(sys::CUgraphNode, sys::CUgraphEdgeData)>> {
-    /// Room for nodes and edges; the library computes a product with one or two kernels.
+    /// Maximum number of nodes and of edges; the library computes a product with one or two kernels.
     const MOST: usize = 8;
     let (mut nodes, mut count) = ([ptr::null_mut(); MOST], MOST);
     call!(cuGraphGetNodes(handle(graph.0), nodes.as_mut_ptr(), &raw mut count)).ok()?;
@@ -399,7 +400,7 @@ fn kernels_in_a_row(graph: Graph, has_data: bool) -> Option<Vec<(sys::CUgraphNod
 fn in_a_row<T: Copy + PartialEq>(nodes: &[T], edges: &[(T, T)]) -> Option<Vec<T>> {
     let mut row = vec![*nodes.iter().find(|&node| edges.iter().all(|(_, to)| to != node))?];
     while let Some((_, next)) = edges.iter().find(|(from, _)| *from == row[row.len() - 1]) {
-        // A second edge to a node, or a cycle.
+        // Reject a second edge to a node, and a cycle.
         if row.contains(next) {
             return None;
         }
@@ -430,7 +431,7 @@ fn copy_kernel(graph: Graph, after: &[Node], kernel: sys::CUgraphNode) -> Fallib
     let mut node = ptr::null_mut();
     let (first, count, described) = (after.as_ptr(), after.len(), &raw const described);
     call!(cuGraphAddKernelNode_v2(&raw mut node, handle(graph.0), first, count, described))?;
-    // Copies cluster dimensions and the limit of dynamic shared memory.
+    // Copy the cluster dimensions and the limit of dynamic shared memory, which are attributes.
     call!(cuGraphKernelNodeCopyAttributes(node, kernel))?;
     Ok(Node(node.expose_provenance()))
 }

@@ -61,7 +61,7 @@ impl CudaOptions {
     }
 
     /// Selects the GPU by its index, from 0, in the driver's order. [`cuda_devices`](crate::cuda_devices)
-    /// lists them, and `CUDA_VISIBLE_DEVICES` restricts them.
+    /// lists the GPUs, and `CUDA_VISIBLE_DEVICES` restricts the list.
     pub fn index(mut self, index: usize) -> Self {
         self.index = index;
         self

@@ -1,7 +1,7 @@
 //! Waits for the device on behalf of futures.
 //!
 //! In: points in the stream, and wakers. Out: the wakers are woken once the device has reached the points or
-//! is lost. A thread, started for the first future, does the waiting.
+//! is lost. A thread that is started for the first future waits for the device.
 
 use super::gpu::Mark;
 use gradloom_device::cancel::Stop;
@@ -45,7 +45,7 @@ fn start() -> Option<Sender<Request>> {
 }
 
 fn serve((mark, waker): Request) {
-    // The next poll of the woken task reports a loss.
+    // Ignore a loss, which the next poll of the woken task reports.
     let _ = mark.wait(Stop::default());
     // This may be the last reference to the device, which must be dropped before the task is woken.
     drop(mark);

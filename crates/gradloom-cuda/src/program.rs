@@ -44,7 +44,7 @@ pub(super) struct CudaProgram {
     pub(super) exchange: Exchange,
     /// Tables of numbers that kernels read.
     pub(super) tables: Vec<Memory>,
-    /// Block of the step's scalars, which starts the arena.
+    /// Block of the step's scalars, which is at the start of the arena.
     pub(super) scalars: Vec<u8>,
     /// Ranges of `scalars` that were set since the last step or launch.
     pub(super) changed_scalars: Vec<Range<usize>>,
@@ -62,7 +62,7 @@ pub(super) struct CudaProgram {
     pub(super) clock: Option<Clock>,
     /// True if both points belong to the last step.
     pub(super) is_timed: bool,
-    /// See [`Mode`](super::options::Mode).
+    /// True if arena and scratch are filled with NaN before each step; see [`Mode`](super::options::Mode).
     pub(super) poisoned: bool,
 }
 
@@ -160,7 +160,7 @@ impl Queued for CudaProgram {
 
     fn can_keep(&self, output: usize) -> bool {
         let access = &self.plan.outputs[output].1;
-        // The output is copied after the commit, which must not overwrite it.
+        // The output is copied after the commit, so it can be kept only if the commit does not overwrite it.
         let buffer = &self.plan.buffers[self.plan.buffer_of[&access.buffer]];
         let bytes = buffer.offset..buffer.offset + buffer.bytes;
         let meets = |(memory, range): &(usize, Range<u64>)| {
@@ -260,7 +260,7 @@ impl Resident for CudaProgram {
         self.uploads += 1;
         if !self.exchange.set(buffer, bytes) {
             let (memory, start) = self.place(buffer);
-            // If the device is lost, submitting the step reports it.
+            // Ignore a loss, which is reported when the step is submitted.
             let _ = memory.write(start, bytes);
         }
     }
@@ -338,7 +338,7 @@ impl Resident for CudaProgram {
 
 impl Drop for CudaProgram {
     fn drop(&mut self) {
-        // The device may still be using the resources that are released here.
+        // Wait for the device, which may still be using the resources that are released here.
         let _ = self.gpu.wait_for_all();
         self.gpu.give_back(|driver| self.graphs.iter().for_each(|&graph| driver.destroy_exec(graph)));
     }

@@ -291,7 +291,8 @@ fn life(driver: &Fake, options: &CudaOptions, store: &mut Option<Store>) -> Resu
     Ok(calls)
 }
 
-/// Fails each call of the driver once, in each way, and expects one error, no leaks, and an intact store.
+/// Fails each call of the driver once with each kind of error, and expects one error, no leaks, and an intact
+/// store.
 #[test]
 fn every_call_may_fail() {
     fail_each(fake);
@@ -366,7 +367,7 @@ fn programs_share_kernels_and_a_damaged_file_is_compiled_again() {
     let count = run(None);
     assert_eq!(files().len(), count);
     run(Some(0));
-    // Truncated, corrupted, empty, and of another kernel.
+    // Damage the files: one is truncated, one corrupted, one empty, and one contains another kernel.
     let all = files();
     let bytes = std::fs::read(&all[0]).unwrap();
     std::fs::write(&all[0], &bytes[..bytes.len() - 1]).unwrap();

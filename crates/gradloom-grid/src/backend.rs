@@ -126,7 +126,7 @@ impl GridProgram {
 
     fn elements(&self, operand: &Operand) -> Result<Vec<u32>> {
         let mut bytes = vec![0; counted(operand.bytes.end - operand.bytes.start)];
-        // An operand without elements may have no memory.
+        // Return early, because an operand without elements may have no memory.
         if bytes.is_empty() {
             return Ok(Vec::new());
         }
@@ -152,7 +152,7 @@ impl GridProgram {
     /// Checks the faults that kernels reported.
     ///
     /// # Errors
-    /// The trap of the fault with the smallest position.
+    /// Returns the trap of the fault with the smallest position, if any fault was reported.
     fn trapped(&self, owner: Owner, machine: &Machine) -> Result<()> {
         let faults = machine.faults.iter().zip(&machine.checked);
         let Some(((fault, position), index)) = faults.min_by_key(|((_, position), _)| *position) else {
@@ -229,7 +229,7 @@ impl Immediate for GridProgram {
     }
 }
 
-/// Returns the bits of an element as kernels see them; 16-bit floats are widened to f32.
+/// Decodes an element into the bits that kernels compute with; 16-bit floats are widened to f32.
 fn decoded(dtype: DType, bytes: &[u8]) -> u32 {
     match *bytes {
         [byte] => byte.into(),

@@ -1,7 +1,7 @@
 //! Runs kernels of the common GPU language on a simulated grid.
 //!
 //! In: a kernel and the elements of its operands, as bits. Out: the results and the reported faults, or an
-//! error if the kernel does something invalid on a GPU: an out-of-bounds access, a read of uninitialised
+//! error if the kernel does something invalid on a GPU: an out-of-bounds access, a read of uninitialized
 //! shared memory, a data race between invocations without a barrier, or a barrier in non-uniform control
 //! flow. Invocations of a workgroup run in lockstep. Scalar functions are those of the f64 reference, rounded
 //! to f32.
@@ -268,7 +268,7 @@ impl Workgroup<'_> {
         }
         let dtype = kernel.dtype(id);
         let each = |f: &dyn Fn(usize) -> u32| (0..lanes).map(f).collect::<Vec<u32>>();
-        // Values of inactive invocations are arbitrary.
+        // Skip inactive invocations, whose values are arbitrary.
         let here = || (0..lanes).filter(|&lane| active[lane]);
         let scalar = |kind: OpKind| {
             let dtypes: Vec<DType> = kernel.expr(id).operands().map(|id| kernel.dtype(id)).collect();
@@ -464,7 +464,7 @@ impl Workgroup<'_> {
             }
             Expr::Binary(op, ..) => scalar(OpKind::Binary(*op)),
             Expr::Compare(op, ..) => scalar(OpKind::Compare(*op)),
-            // Vectors of 16-bit floats are already stored as f32.
+            // A cast of a vector of 16-bit floats changes nothing, because its elements are stored as f32.
             Expr::Cast(_) if matches!(self.kernel.ty(id), ValueType::Vector(_)) => operands[0].clone(),
             Expr::Cast(_) if matches!(self.kernel.ty(id), ValueType::Matrix(..)) => {
                 let ValueType::Matrix(_, half) = self.kernel.ty(id) else { unreachable!() };

@@ -78,7 +78,7 @@ impl Placement for Places<'_> {
     fn batches(&self, parts: &[Part], launch: &Launch) -> Vec<Vec<usize>> {
         let regions =
             |part: &Part| accesses(launch, part).map(|access| self.place(access).0).collect::<Vec<_>>();
-        // A scatter that is not in place must first copy its operand.
+        // A scatter that is not in place cannot be joined, because it must first copy its operand.
         let may_join = |part: &Part| {
             !matches!(part.kernel, LaunchKernel::Op(OpKind::Scatter { .. }))
                 || self.is_in_place(&launch.reads[part.reads.clone()], &launch.writes[part.writes.clone()])

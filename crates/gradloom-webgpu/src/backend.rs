@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Checks that the device had no errors.
 ///
 /// # Errors
-/// Returns an error if the script reports that its results cannot be relied on.
+/// Returns an error if the script reports that results of the device cannot be relied on.
 pub(super) fn check(host: &dyn WebHost) -> Result<()> {
     let lost = |why| {
         Error::new(ErrorKind::Lost, format!("the GPU was lost: {why}"))

@@ -34,7 +34,7 @@ pub(super) struct WebProgram {
     unique: usize,
 }
 
-/// Returns the memory as that of a web page.
+/// Returns the memory as memory of a web page's device.
 fn on_page(memory: &Memory) -> &WebMemory {
     memory.own()
 }
@@ -136,7 +136,7 @@ impl Drop for WebProgram {
 
 impl Queued for WebProgram {
     fn make_room(&mut self, _: Stop<'_>) -> Result<()> {
-        // The script waits for earlier steps before it requests another one.
+        // Return immediately, because the script waits for earlier steps before it requests another one.
         Ok(())
     }
 
@@ -170,7 +170,7 @@ impl Resident for WebProgram {
             self.scalars[counted(buffer.offset)..][..bytes.len()].copy_from_slice(bytes);
         } else if !bytes.is_empty() {
             let (memory, start) = self.memory.place(buffer.region, buffer.offset);
-            // A failed write is reported when the step is submitted or read.
+            // Ignore a failed write, which is reported when the step is submitted or read.
             let _ = on_page(memory).write(start, bytes);
         }
     }
@@ -204,7 +204,7 @@ impl Pending for WebPending {
     }
 
     fn poll(&mut self, _: &Waker) -> Poll<()> {
-        // The script polls only after it has waited for the results.
+        // The results have arrived, because the script polls only after it has waited for them.
         Poll::Ready(())
     }
 
