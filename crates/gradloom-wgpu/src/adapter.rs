@@ -99,7 +99,7 @@ fn limits(adapter: &Adapter) -> wgsl::Limits {
         invocations: limits.max_compute_invocations_per_workgroup.min(limits.max_compute_workgroup_size_x),
         workgroup_memory: limits.max_compute_workgroup_storage_size,
         storage_buffers: limits.max_storage_buffers_per_shader_stage as usize,
-        // Shaders use 32-bit offsets.
+        // Limit bindings to the size that the shaders' 32-bit offsets can address.
         binding_bytes: limits.max_storage_buffer_binding_size.min(u32::MAX.into()),
         workgroups: limits.max_compute_workgroups_per_dimension,
         subgroup: one_size.then_some(info.subgroup_max_size),
@@ -139,7 +139,8 @@ fn check(offered: wgsl::Limits, precision: Precision, name: &str) -> Result<()> 
     if lacks.is_empty() {
         return Ok(());
     }
-    // Without cooperative matrices, rounding operands would cost accuracy without a gain in speed.
+    // Reject the precision, because rounding operands costs accuracy and gains no speed without cooperative
+    // matrices.
     let message = format!("the GPU `{name}` cannot multiply in f16: it has no {}", lacks.join(", no "));
     Err(Error::new(ErrorKind::Device, message)
         .help("multiply in f32, or take another adapter; `adapters()` lists what each offers"))

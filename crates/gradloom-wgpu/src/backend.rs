@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub(crate) struct WgpuBackend {
     gpu: Arc<Gpu>,
     target: Target,
-    /// Of programs of the device's own precision.
+    /// Tuner for programs in the device's own precision; `None` if kernels are not measured.
     tuner: Option<Tuner>,
     pool: Arc<Pool>,
 }
@@ -43,7 +43,7 @@ impl WgpuBackend {
         self
     }
 
-    /// Returns the results of measuring so far, if kernels are measured.
+    /// Returns the results of measuring so far; `None` if kernels are not measured.
     pub(crate) fn tuning(&self) -> Option<Tuning> {
         self.tuner.as_ref().map(Tuner::tuning)
     }
@@ -100,7 +100,8 @@ impl Backend for WgpuBackend {
             return self.target.in_precision(precision);
         };
         let mut target = self.target.clone().with_choices(tuner.choices());
-        // What was measured may cut a product into other parts, which are to be measured too.
+        // Repeat until the choices no longer change: a measured choice may split a product into other parts,
+        // which must be measured as well.
         loop {
             let measured = tuner.choices_for(&target.problems(graph, fused));
             if measured == target.choices {

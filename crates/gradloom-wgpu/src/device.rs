@@ -44,12 +44,13 @@ pub trait WgpuDevice: Sized {
     /// # Ok::<(), gradloom_core::error::Error>(())
     /// ```
     ///
-    /// As [`WgpuDevice::wgpu`], and if the adapter lacks a feature that an option requires; the error names
-    /// it.
+    /// # Errors
+    /// Returns an error if [`WgpuDevice::wgpu`] would, or if the adapter lacks a feature that an option
+    /// requires; the error names the feature.
     fn wgpu_with(options: &WgpuOptions) -> Result<Self>;
 
-    /// Returns the results of measuring products and attention so far; `None` of a device that does not
-    /// measure: see [`WgpuOptions::tuned`].
+    /// Returns the results of measuring products and attention so far; `None` if the device measures nothing,
+    /// which is the default (see [`WgpuOptions::tuned`]).
     fn tuning(&self) -> Option<Tuning>;
 }
 

@@ -57,12 +57,13 @@ impl Arrival {
         }
     }
 
-    /// Announces a failure, unless there was an announcement.
+    /// Announces a failure, unless a result has already been announced.
     pub(super) fn give_up(&self) {
         self.announce(Err(BufferAsyncError));
     }
 
-    /// Returns `Ready` if there was an announcement; otherwise registers the waker to be woken by it.
+    /// Returns `Ready` if a result has been announced; otherwise registers the waker to be woken by the
+    /// announcement.
     fn poll(&self, waker: &Waker) -> Poll<()> {
         let mut state = self.lock();
         if state.result.is_some() {
@@ -113,7 +114,8 @@ impl Download {
         Arc::clone(self.arrival.get_or_insert_with(request))
     }
 
-    /// Returns `Ready` if [`Download::read`] would not block; otherwise registers the waker to be woken then.
+    /// Returns `Ready` if the copy is complete, so that [`Download::read`] does not block. Otherwise
+    /// registers the waker to be woken when it completes.
     pub(super) fn poll(&mut self, gpu: &Gpu, waker: &Waker) -> Poll<()> {
         let asked = self.arrival.is_some();
         let arrival = self.arrival();

@@ -29,7 +29,7 @@ pub(crate) struct Gpu {
     pub(super) pipelines: Pipelines,
     pub(super) poller: Poller,
     canary: Canary,
-    /// See [`super::WgpuOverrides`].
+    /// Modification of shaders for tests; see [`super::WgpuOverrides`].
     pub(super) dispatch: Option<fn(&mut Dispatch)>,
 }
 
@@ -59,7 +59,7 @@ impl Gpu {
     }
 
     /// Returns the device's recorded error if there is one, for example because it was lost, and `error`
-    /// otherwise. `error` is that of an operation that succeeds on a healthy device.
+    /// otherwise. `error` must come from an operation that succeeds on a healthy device.
     pub(super) fn explain(&self, error: Error) -> Error {
         self.look_for_loss();
         self.check().err().unwrap_or(error)
@@ -73,7 +73,7 @@ impl Gpu {
         }
     }
 
-    /// Calls a function, and returns the validation or internal error that it causes, if any.
+    /// Calls a function and returns its value, or the validation or internal error that it causes.
     pub(super) fn validated<R>(&self, f: impl FnOnce() -> R) -> std::result::Result<R, wgpu::Error> {
         validated(&self.device, f)
     }
@@ -120,7 +120,7 @@ impl Gpu {
     /// Like [`Gpu::wait`], but can be stopped.
     ///
     /// # Errors
-    /// As [`Gpu::wait`], and if the wait is stopped.
+    /// Returns an error if [`Gpu::wait`] would, or if the wait is stopped.
     pub(super) fn wait_unless(&self, submission: SubmissionIndex, stop: Stop<'_>) -> Result<()> {
         if stop.is_possible() {
             let arrival = Arc::new(Arrival::default());
@@ -190,7 +190,7 @@ impl Canary {
     }
 }
 
-/// Calls a function like [`Gpu::validated`].
+/// Calls a function and returns its value, or the validation or internal error that it causes.
 pub(super) fn validated<R>(device: &Device, f: impl FnOnce() -> R) -> std::result::Result<R, wgpu::Error> {
     let scopes = [ErrorFilter::Internal, ErrorFilter::Validation].map(|f| device.push_error_scope(f));
     let value = f();
@@ -201,10 +201,10 @@ pub(super) fn validated<R>(device: &Device, f: impl FnOnce() -> R) -> std::resul
     failure.map_or(Ok(value), Err)
 }
 
-/// Polls a device, which lets it run its callbacks.
+/// Polls a device, so that wgpu runs the callbacks that are due.
 ///
 /// # Errors
-/// Returns an error if the wait ended early, because the device was lost, timed out, or never had the
+/// Returns an error if the wait ended early, because the device was lost, timed out, or does not have the
 /// submission.
 pub(super) fn poll(device: &Device, health: &Health, how: PollType) -> std::result::Result<(), PollError> {
     // wgpu panics if a device is lost during a wait, after announcing the loss.
@@ -225,7 +225,7 @@ const LOOK: Duration = Duration::from_millis(2);
 /// panics if a wait times out while the work of another thread ends.
 ///
 /// # Errors
-/// As [`poll`], and if the watchdog's limit is exceeded.
+/// Returns an error if [`poll`] would, or if the watchdog's limit is exceeded.
 pub(super) fn wait(
     device: &Device,
     health: &Health,

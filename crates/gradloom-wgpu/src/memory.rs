@@ -34,7 +34,7 @@ impl DeviceMemory for WgpuMemory {
             return Ok(());
         }
         self.gpu.check()?;
-        // Copies must consist of whole 4-byte words.
+        // Copy whole 4-byte words, as WebGPU requires.
         let first = offset / 4 * 4;
         let bytes = (offset + into.len()).next_multiple_of(4) - first;
         let staging = staging(&self.gpu, bytes)?;

@@ -32,15 +32,16 @@ impl WgpuOptions {
         self
     }
 
-    /// Measures a few ways to compute each matrix product and each kernel of attention and its gradient when
-    /// a program with it is compiled, and takes the fastest that gives the same values. They are kept in a
-    /// file in `folder`, which is made if need be: one for each adapter, driver, limits and precision, so
-    /// that later runs measure nothing, and have the same bits as the run before.
-    /// [`WgpuDevice::tuning`](crate::WgpuDevice::tuning) tells what was done. Without it a rule chooses.
+    /// Selects kernels by measurement instead of by rule. When a program is compiled, several variants of
+    /// each matrix product and of each kernel of attention and its gradient are timed, and the fastest
+    /// variant with correct results is used. The choices are stored in `folder`, which is created if
+    /// necessary, in a separate file for each combination of adapter, driver, limits and precision. Later
+    /// runs read them instead of measuring, and compute the same bits.
+    /// [`WgpuDevice::tuning`](crate::WgpuDevice::tuning) returns a report.
     ///
-    /// Measuring takes a second device on the same adapter, with memory for the operands of one kernel at a
-    /// time. What has less than a million multiplications is left to the rule, and so are attention over
-    /// block tables and the gradient of attention with an offset or a length.
+    /// Measuring uses a second device on the same adapter, which allocates memory for the operands of one
+    /// kernel at a time. The rule still selects kernels with fewer than about a million multiplications,
+    /// attention over block tables, and the gradient of attention with an offset or a length.
     pub fn tuned(mut self, folder: impl Into<PathBuf>) -> Self {
         self.tuning = Some(folder.into());
         self

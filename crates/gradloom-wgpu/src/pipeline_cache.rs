@@ -49,7 +49,7 @@ impl SavedPipelines {
             let mut bytes = MAGIC.to_vec();
             bytes.extend(hash(&data).to_le_bytes());
             bytes.extend(data);
-            // If this fails, pipelines are compiled again in the next process.
+            // Ignore a failure, after which the next process compiles the pipelines again.
             let _ = user_cache::write(&self.file, &bytes);
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! In: submissions, with the events to announce when they are done. Out: announcements. wgpu runs the
 //! callbacks of mappings only while the device is polled, so a thread, started for the first request, polls
-//! it; the thread itself announces the end of work. (A browser runs the callbacks without polling.) Always
-//! holds: each event is announced, even if the device is lost.
+//! it; the thread itself announces the end of work. (A browser runs the callbacks without polling.)
+//! Invariant: each event is announced, even if the device is lost.
 
 use super::download::Arrival;
 use super::gpu::{Gpu, Health, wait};
@@ -62,7 +62,7 @@ impl Request {
         match (wait(device, health, self.submission), self.event) {
             (Ok(()), Event::Mapping) => {}
             (Ok(()), Event::Work) => self.arrival.announce(Ok(())),
-            // The woken thread determines the reason.
+            // Announce a failure, whose reason the woken thread determines.
             (Err(_), _) => self.arrival.give_up(),
         }
     }
@@ -72,9 +72,10 @@ impl Drop for Poller {
     fn drop(&mut self) {
         if let Some(Some((sender, thread))) = self.thread.take() {
             drop(sender);
-            // This thread itself may drop the last reference to the device, through a task it woke.
+            // A thread cannot join itself, and the polling thread drops the last reference to the device if a
+            // task that it woke holds it.
             if thread.thread().id() != current().id() {
-                // It ends now that the channel is closed; its result is irrelevant.
+                // The thread ends, because the channel is closed. Its result is irrelevant.
                 let _ = thread.join();
             }
         }

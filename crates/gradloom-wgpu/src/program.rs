@@ -57,7 +57,7 @@ pub(super) struct WgpuProgram {
     pub(super) host: Vec<HostLaunch>,
     /// Indices of dispatches before which the preceding ones are submitted if the device is idle.
     pub(super) early: Vec<usize>,
-    /// Number of these early submissions in the last step.
+    /// Number of early submissions in the last step.
     pub(super) last_early: usize,
     /// Index of the first dispatch of the second pass, which runs after the results were copied.
     pub(super) pause: usize,
@@ -77,14 +77,15 @@ pub(super) struct WgpuProgram {
     /// Total size in bytes of the tables that shaders read.
     pub(super) table_bytes: usize,
     pub(super) profile: Spans,
-    /// True if whole steps are timed; `step_time` is the time of the last one.
+    /// True if whole steps are timed.
     pub(super) times_steps: bool,
+    /// Time of the last step, if it was timed.
     pub(super) step_time: Option<Duration>,
     pub(super) timestamps: Option<Timestamps>,
 }
 
-/// Encodes dispatches as one pass. `first` is the index in the step of the first of them. The device orders
-/// dispatches that access the same bytes.
+/// Encodes dispatches as one pass. `first` is the step's index of the first dispatch in `steps`. The device
+/// orders dispatches that access the same bytes.
 pub(super) fn encode(
     encoder: &mut CommandEncoder,
     steps: &[Ready],
@@ -161,7 +162,7 @@ impl Queued for WgpuProgram {
     }
 
     fn can_keep(&self, output: usize) -> bool {
-        // Copies must start at a whole word and be contiguous.
+        // An output can be copied on the device only if it is contiguous and starts at a whole word.
         let access = &self.plan.outputs[output].1;
         access.layout.is_contiguous() && (access.layout.offset * access.dtype.bytes()).is_multiple_of(4)
     }
@@ -224,7 +225,7 @@ impl Queued for WgpuProgram {
         let run = self.runs;
         self.runs += 1;
         self.in_flight.push_back(submission.clone());
-        // If reading fails, the timestamps are dropped and not used again.
+        // Take the timestamps, so that they are dropped and not used again if reading fails.
         if let Some(timestamps) = self.timestamps.take() {
             let times = timestamps.read(&self.gpu, submission.clone())?;
             self.step_time = times.last().copied().filter(|_| self.times_steps);
@@ -268,7 +269,7 @@ impl Resident for WgpuProgram {
             let start = counted(buffer.offset);
             let range = start..start + bytes.len();
             self.scalars[range.clone()].copy_from_slice(bytes);
-            // Copies consist of whole words.
+            // Extend the range to a whole number of words, because copies consist of whole words.
             self.changed_scalars.push(range.start..range.end.next_multiple_of(4));
             return;
         }
@@ -280,7 +281,7 @@ impl Resident for WgpuProgram {
         if bytes.len().is_multiple_of(4) {
             self.gpu.queue.write_buffer(&on_device(memory).buffer, start as u64, bytes);
         } else {
-            // Buffers are padded to whole words.
+            // Pad the bytes to whole words, for which the buffers have room.
             let mut words = bytes.to_vec();
             words.resize(bytes.len().next_multiple_of(4), 0);
             self.gpu.queue.write_buffer(&on_device(memory).buffer, start as u64, &words);

@@ -11,11 +11,11 @@ use gradloom_device::Device;
 /// Modifications of an adapter.
 #[derive(Clone, Debug, Default)]
 pub struct WgpuOverrides {
-    /// Modifies the limits for which shaders are made, within those of the adapter.
+    /// Function that modifies the limits for which shaders are generated, within those of the adapter.
     pub limits: Option<fn(&mut Limits)>,
     /// Maximum size of a buffer in bytes.
     pub buffer_bytes: Option<u64>,
-    /// Modifies shaders, to simulate a defect of the compiler or the driver.
+    /// Function that modifies shaders, to simulate a defect of the compiler or the driver.
     pub dispatch: Option<fn(&mut Dispatch)>,
     /// Cache folder for compiled pipelines, instead of the user's cache folder.
     pub cache: Option<std::path::PathBuf>,

@@ -116,7 +116,7 @@ fn batches_and_split_sums_are_right() {
     for (batch, extents) in [(3, [17, 12, 70]), (2, [8, 9, 64]), (1, [4, 8, 1000])] {
         let shape = Matrices::new("shape", batch, extents, [true, false], Precision::F32);
         for method in methods(&device) {
-            // Seven parts are more than some of these sums have tiles along k.
+            // Some of these sums have fewer than seven tiles along k.
             for parts in [1, 3, 7] {
                 check(&device, &shape, &ProductChoice { method, parts });
             }

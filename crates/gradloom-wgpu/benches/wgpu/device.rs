@@ -31,7 +31,7 @@ pub(crate) struct Timing {
     pub(crate) wall: f64,
 }
 
-/// Polls a future, one of native wgpu, until it is complete.
+/// Polls a future of native wgpu until it is complete.
 fn block<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     loop {
@@ -196,7 +196,7 @@ impl Device {
     }
 
     /// Creates a pipeline, and a bind group of whole, writable buffers as group 0. The shader need not use
-    /// all of them.
+    /// all buffers.
     pub(crate) fn bound(
         &self,
         source: &str,

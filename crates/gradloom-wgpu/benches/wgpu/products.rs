@@ -21,7 +21,7 @@ fn training_step(label: &str, width: usize, vocabulary: usize, precision: Precis
         ("head", width, vocabulary),
     ];
     let shapes = layers.into_iter().flat_map(|(layer, from, to)| {
-        // The head's weight is the transposed embedding table.
+        // The head's weight is the transposed embedding table, so its storage order is the opposite.
         let tied = layer == "head";
         let new = |what: &str, extents, by_columns| {
             Matrices::new(&format!("{label} {layer} {what}"), 1, extents, by_columns, precision)
@@ -218,7 +218,7 @@ pub(crate) fn run(device: &Device, filter: &[&str], tune: bool) {
             let [m, n, _] = shape.extents;
             let bytes = 4 * (shape.batch * m * n) as u64;
             device.queue.write_buffer(&operands.result, 0, &vec![0xff; bytes as usize]);
-            // Before the first choice, the device was idle and its clock rates have fallen.
+            // Warm up longer before the first choice, because the clock rates of an idle device fall.
             let warm = Duration::from_millis(if tune && !rows.is_empty() { 5 } else { 300 });
             let timing = device.measure(warm, if tune { 5 } else { 11 }, |pass| {
                 (0..repeats).for_each(|_| prepared.encode(pass));

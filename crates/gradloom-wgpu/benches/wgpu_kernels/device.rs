@@ -153,7 +153,7 @@ impl Device {
         });
         let mut times: Vec<f64> =
             (0..=rounds).map(|_| self.round(&pipeline, &group, dispatch, repeats)).collect();
-        // The first round warms up.
+        // Drop the first round, which warms up the device.
         times.remove(0);
         times.sort_by(f64::total_cmp);
         times[times.len() / 2]

@@ -1,6 +1,6 @@
-//! Measures time by the device's clock.
+//! Time measurement by the device's clock.
 //!
-//! In: a device that has one. Out: the time that a pass took.
+//! In: a device with timestamps, and the encoder of a pass. Out: the duration of the pass.
 
 use super::super::download::Download;
 use super::super::gpu::Gpu;
@@ -11,7 +11,7 @@ use wgpu::{
     Buffer, BufferUsages, ComputePassTimestampWrites, Features, QuerySet, QuerySetDescriptor, QueryType,
 };
 
-/// The device's clock, at both ends of a pass.
+/// Timestamp queries at the start and the end of a pass.
 pub(super) struct Clock {
     queries: QuerySet,
     resolved: Buffer,
@@ -19,7 +19,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Creates a clock; none on a device without timestamps.
+    /// Creates a clock; returns `None` if the device does not support timestamps.
     pub(super) fn new(gpu: &Gpu) -> Result<Option<Self>> {
         if !gpu.device.features().contains(Features::TIMESTAMP_QUERY) {
             return Ok(None);
@@ -49,7 +49,7 @@ impl Clock {
         encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.staging, 0, 16);
     }
 
-    /// Waits, and gives the time between the ends.
+    /// Waits for the submission and returns the time between the start and the end of the pass.
     pub(super) fn read(&self, gpu: &Gpu, submission: wgpu::SubmissionIndex) -> Result<Duration> {
         let time = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
         let ends = |bytes: &[u8]| [time(&bytes[..8]), time(&bytes[8..16])];

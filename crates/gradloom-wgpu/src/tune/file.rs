@@ -1,8 +1,9 @@
-//! The file in which a device's choices are kept.
+//! The file in which a device's choices are stored.
 //!
-//! In: a folder and what the choices depend on: adapter, driver, limits, precision. Out: the choices. Always
-//! holds: a file is written beside and then renamed, so no process reads half of one; what is read fits the
-//! limits; any file that was not written for this device is ignored.
+//! In: a folder, and the adapter, driver, limits and precision, on which the choices depend. Out: the
+//! choices. Invariant: a file is replaced by renaming a complete temporary file, so no process reads a
+//! partially written one; choices from a file are valid for the device's limits; a file of another device is
+//! ignored.
 
 use super::super::AdapterReport;
 use gradloom_codegen::pipeline::{Limits, Precision};
@@ -10,9 +11,11 @@ use gradloom_codegen::wgsl::Choices;
 use gradloom_codegen::wgsl::tuning::{Choice, Problem, from_line, to_line};
 use std::path::{Path, PathBuf};
 
-/// Rises when kernels change so much that older measurements are no longer valid.
+/// Version of the file's format, incremented when kernels change so much that earlier measurements are no
+/// longer valid.
 const FORMAT: u32 = 2;
-/// Most bytes of a file: a line has some hundred, and a program some hundred different products.
+/// Maximum size of a file in bytes. A line has a few hundred bytes, and a program a few hundred distinct
+/// products.
 const LARGEST: u64 = 64 << 20;
 
 /// A device's file.
@@ -44,10 +47,10 @@ impl Record {
         &self.path
     }
 
-    /// Returns the choices in the file; none if there is no file.
+    /// Returns the choices in the file, or an empty list if there is no file.
     ///
     /// # Errors
-    /// Reason why a file cannot be used, to show to users.
+    /// Returns a message for users if the file cannot be used.
     pub(super) fn read(&self) -> Result<Vec<(Problem, Choice)>, String> {
         let ignored =
             |why: &str| format!("{} was ignored: {why}; its kernels are measured again", self.path.display());
@@ -61,7 +64,8 @@ impl Record {
         self.parse(rest).ok_or_else(|| ignored("it is damaged"))
     }
 
-    /// Parses the text after the header: a line for each problem, then their number.
+    /// Parses the text after the header, which consists of a line for each problem and a line with the number
+    /// of problems.
     fn parse(&self, text: &str) -> Option<Vec<(Problem, Choice)>> {
         let mut lines: Vec<&str> = text.strip_suffix('\n')?.split('\n').collect();
         let count: usize = lines.pop()?.strip_prefix("end ")?.parse().ok()?;
@@ -74,7 +78,7 @@ impl Record {
     /// Writes all choices.
     ///
     /// # Errors
-    /// Reason of the failure, to show to users.
+    /// Returns a message for users if the file cannot be written.
     pub(super) fn write(&self, choices: &Choices) -> Result<(), String> {
         let mut lines: Vec<String> =
             choices.measured().map(|(problem, choice)| to_line(problem, choice)).collect();
@@ -88,7 +92,7 @@ impl Record {
     }
 }
 
-/// Returns the FNV-1a hash, which is the same everywhere and always.
+/// Returns the FNV-1a hash, which does not depend on the machine or the compiler.
 fn hash(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
@@ -118,7 +122,7 @@ mod tests {
         Record::new(folder, &report("1.2"), &Limits::portable(), Precision::F32)
     }
 
-    /// Returns a few problems of either kind.
+    /// Returns problems of both kinds: products and attention.
     fn problems() -> Vec<Problem> {
         let mut problems = Vec::new();
         for (batch, m) in
@@ -141,7 +145,8 @@ mod tests {
         problems
     }
 
-    /// Returns choices for them that are not the rule's: an invocation has a row of its own in attention.
+    /// Returns the last candidate for each of the [`problems`], which differs from the rule's choice. For
+    /// attention, it computes one row per invocation.
     fn choices() -> Choices {
         let mut choices = Choices::by_rule(Precision::F32);
         for problem in problems() {
@@ -188,7 +193,7 @@ mod tests {
             ("attention keys causal", "attention keys causal causal"),
             ("2 4 2 256", "2 4 2 -256"),
             (" : own 1", " : own 1 1"),
-            // What the adapter cannot do.
+            // Choices that the adapter does not support.
             (" : own 1", " : own 2"),
             (" : own 1", " : block 4 4 16 32"),
             (" : own 1", " : portable 64 64 16 8 4 1 1"),
@@ -218,7 +223,7 @@ mod tests {
         ] {
             assert_ne!(other.path(), mine.path());
             assert_eq!(other.read(), Ok(Vec::new()));
-            // Even under its own name.
+            // A file of another device is ignored even if it has the expected name.
             std::fs::copy(mine.path(), other.path()).unwrap();
             let note = other.read().unwrap_err();
             assert!(note.contains("it is of another device or version"), "{note}");

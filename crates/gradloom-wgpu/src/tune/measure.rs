@@ -1,8 +1,9 @@
-//! Measures the time of a kernel for each of several choices.
+//! Measurement of a kernel's time for each of several choices.
 //!
-//! In: a device, the kernel as each choice computes it. Out: a time for each, by the device's clock where it
-//! has one. Invariant: the shaders are those that programs run, without what follows from a product;
-//! operands are random numbers; a choice without the results of the first one has no time.
+//! In: a device, and the shaders of a kernel for each choice. Out: a time for each choice, measured by the
+//! device's clock if it has one and otherwise by the host's. Invariant: the shaders are those that programs
+//! run, except that products have no epilogue; operands are random numbers; a choice whose results differ
+//! from those of the first choice is not timed.
 
 use super::super::gpu::Gpu;
 use super::super::pipelines::Pipeline;
@@ -18,15 +19,16 @@ use wgpu::{
     ComputePassDescriptor,
 };
 
-/// A device lowers its clock when it is idle, and takes this long to raise it.
+/// Duration of the warm-up, during which a device raises the clock rate that it lowers when idle.
 const WARM: Duration = Duration::from_millis(300);
-/// A measured pass repeats a kernel for about as long as this, at most `REPEATS` times.
+/// Approximate duration of a measured pass, which repeats a kernel.
 const PASS: Duration = Duration::from_millis(2);
+/// Maximum number of repetitions in a pass.
 const REPEATS: u32 = 50;
-/// Passes of each choice, in turns: what disturbs the machine for a while disturbs all of them.
+/// Number of passes of each choice. The choices alternate, so that a temporary disturbance affects all of
+/// them.
 const ROUNDS: usize = 5;
-/// Factor on the time of the fastest choice: a choice that once took longer than that is not measured
-/// again.
+/// Multiple of the fastest choice's time in the first pass above which a choice is not measured again.
 const HOPELESS: u32 = 3;
 
 /// A kernel on a device.
@@ -36,10 +38,10 @@ pub(super) struct Bench {
     ready: Vec<Ready>,
 }
 
-/// A kernel as one choice computes it.
+/// The dispatches of one choice.
 struct Ready {
     dispatches: Vec<Encodable>,
-    /// True if its results agree with those of the first one.
+    /// True if the results agree with those of the first choice.
     agrees: bool,
 }
 
@@ -51,13 +53,12 @@ struct Encodable {
 }
 
 impl Bench {
-    /// Makes pipelines and memory for a kernel, and runs it once by each choice, so that what a driver does
-    /// at first is done, and fails here. `tolerance` is the share of the largest result by which the others
-    /// may differ from the first one's.
+    /// Creates the pipelines and the memory of a kernel and runs each choice once, so that the driver's lazy
+    /// initialization, and any failure of it, precedes the measurement. `tolerance` is the maximum difference
+    /// from the results of the first choice, relative to the largest result.
     ///
     /// # Errors
-    /// Returns an error if there is not enough memory; when the driver refuses a shader, or the device is
-    /// lost over it.
+    /// Returns an error if there is not enough memory, the driver rejects a shader, or the device is lost.
     pub(super) fn new(gpu: Arc<Gpu>, mut all: Vec<Alone>, tolerance: f32) -> Result<Self> {
         if let Some(change) = gpu.dispatch {
             all.iter_mut().flat_map(|alone| &mut alone.shaders.dispatches).for_each(change);
@@ -90,12 +91,12 @@ impl Bench {
         Ok(bench)
     }
 
-    /// Returns the number of choices that do not have the results of the first one.
+    /// Returns the number of choices whose results differ from those of the first choice.
     pub(super) fn wrong(&self) -> usize {
         self.ready.iter().filter(|ready| !ready.agrees).count()
     }
 
-    /// Returns the time of each choice, in their order; the maximum duration for those that are ruled out.
+    /// Returns the median time of each choice, in order; [`Duration::MAX`] for choices that were ruled out.
     ///
     /// # Errors
     /// Returns an error if the device fails.
@@ -124,7 +125,7 @@ impl Bench {
         Ok(all.into_iter().map(median).collect())
     }
 
-    /// Returns the mean time of a choice over a pass in which it runs `repeats` times.
+    /// Returns the mean time of a choice in a pass that runs it `repeats` times.
     fn time(&self, choice: usize, repeats: u32) -> Result<Duration> {
         let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
         {

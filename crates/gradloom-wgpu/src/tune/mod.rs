@@ -1,9 +1,9 @@
-//! Chooses by measurement how products and attention are computed.
+//! Selection of kernels for products and attention by measurement.
 //!
-//! In: the problems of a program. Out: [`Choices`] with the fastest of a few candidates for each, measured
-//! once on a device of its own and kept in a file (`file.rs`), which later runs read instead. Invariant: a
-//! problem's choice never changes once it was given, so programs that were lowered stay right; a failure here
-//! costs a measurement or its gain, never a program.
+//! In: the problems of a program. Out: [`Choices`] with the fastest of several candidates for each problem,
+//! measured once on a separate device and stored in a file (`file.rs`), which later runs read instead.
+//! Invariant: the choice for a problem never changes once it has been returned, so lowered programs remain
+//! valid; after a failure, the rule's choice is used, and programs still compile.
 
 mod clock;
 mod file;
@@ -24,23 +24,24 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Multiplications of a kernel that is worth measuring: a smaller one takes as long as its launch.
+/// Minimum number of multiplications of a kernel that is measured. A smaller kernel takes as long as its
+/// launch.
 const WORTH: usize = 1 << 20;
 
 /// The results of measuring products and attention since the device was opened.
 #[derive(Clone, Debug)]
 pub struct Tuning {
-    /// The file in which the choices are kept.
+    /// Path of the file in which the choices are stored.
     pub file: PathBuf,
-    /// Kernels whose choice was read from the file: products, and each of attention's and its gradient's for
-    /// each of its shapes.
+    /// Number of kernels whose choice was read from the file. Each kernel of attention and of its gradient
+    /// counts once for each shape.
     pub read: usize,
-    /// Kernels that were measured.
+    /// Number of kernels that were measured.
     pub measured: usize,
-    /// Time that measuring took.
+    /// Total time spent measuring.
     pub took: Duration,
-    /// Messages for users: a damaged file that was ignored, a file that cannot be written, a kernel that
-    /// could not be measured or gave wrong values.
+    /// Messages for users, such as that a damaged file was ignored, that a file cannot be written, or that a
+    /// kernel could not be measured or computed wrong values.
     pub notes: Vec<String>,
 }
 
@@ -57,13 +58,13 @@ pub(super) struct Tuner {
 struct TunerState {
     choices: Choices,
     tuning: Tuning,
-    /// Problems that could not be measured; they use the rule.
+    /// Problems that could not be measured; the rule selects their kernels.
     given_up: HashSet<Problem>,
 }
 
 impl Tuner {
-    /// Creates the tuner of a device that was opened with these options; `folder` is for the files of all
-    /// devices.
+    /// Creates the tuner of a device that was opened with these options, and reads the device's file in
+    /// `folder`.
     pub(super) fn new(gpu: &Gpu, options: &WgpuOptions, folder: &Path) -> Self {
         let precision = options.precision;
         let record = Record::new(folder, &gpu.report, &gpu.limits, precision);
@@ -92,7 +93,7 @@ impl Tuner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).choices.clone()
     }
 
-    /// Measures these problems unless they were measured before, and returns all choices.
+    /// Measures those of the problems that have not been measured before, and returns all choices.
     pub(super) fn choices_for(&self, problems: &[Problem]) -> Choices {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let worth = |problem: &&Problem| problem.multiplications() >= WORTH;
@@ -128,7 +129,7 @@ impl Tuner {
         state.tuning.took += began.elapsed();
     }
 
-    /// Returns the fastest of some choices for a problem, the rule's first.
+    /// Returns the fastest of the given choices for a problem, the first of which is the rule's.
     fn best(
         &self,
         device: &mut Spare<'_>,
@@ -145,8 +146,8 @@ impl Tuner {
         let bench = match bench(&all) {
             Ok(bench) => bench,
             Err(error) => {
-                // One of them took the device with it, or was refused: each is tried for itself, on a new
-                // device if need be.
+                // A choice was rejected or caused the loss of the device. Try each one separately, on a new
+                // device if the last one was lost, and drop those that fail.
                 all.retain(|&choice| bench(&[choice]).is_ok());
                 if all.is_empty() {
                     return Err(error);
@@ -167,8 +168,8 @@ impl Tuner {
     }
 }
 
-/// Returns the index of the least time; the first one, which is the rule's, if it is as good within a
-/// fiftieth: so that noise decides less often.
+/// Returns the index of the shortest time, or 0, which is the rule's choice, if that takes at most 2% longer.
+/// The margin makes it less likely that noise decides.
 fn fastest(times: &[Duration]) -> usize {
     let least = (0..times.len()).min_by_key(|&i| times[i]).unwrap_or(0);
     match times.first().is_some_and(|first| first.as_secs_f64() <= 1.02 * times[least].as_secs_f64()) {
@@ -177,7 +178,8 @@ fn fastest(times: &[Duration]) -> usize {
     }
 }
 
-/// A device for measuring, so that a driver which fails takes nothing else with it.
+/// A device for measuring, separate from the one that runs programs, so that a driver failure does not affect
+/// them.
 struct Spare<'o> {
     options: &'o WgpuOptions,
     gpu: Option<Arc<Gpu>>,

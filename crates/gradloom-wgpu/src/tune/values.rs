@@ -1,7 +1,7 @@
-//! The operands and results of a kernel that is measured.
+//! The operands and results of a measured kernel.
 //!
-//! In: the kernel as each choice computes it, over the same operands. Out: memory with random numbers, or the
-//! words that the kernel asks for; the results.
+//! In: the shaders of a kernel for each choice, which share their operands. Out: memory filled with random
+//! numbers or, for some operands, with the words that the kernel requires; after a run, the results.
 
 use super::super::gpu::Gpu;
 use super::super::memory::WgpuMemory;
@@ -14,10 +14,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use wgpu::CommandEncoderDescriptor;
 
-/// Bytes of random numbers, which are repeated.
+/// Length in bytes of the sequence of random numbers, which is repeated.
 const PATTERN: usize = 1 << 20;
-/// Bytes that are looked at from the start and from the end of each result: whole tiles, and those that
-/// extents cut off.
+/// Number of bytes that are compared at the start and at the end of each result, which cover whole tiles and
+/// partial tiles.
 const LOOK: u64 = 1 << 20;
 
 /// Memory of a kernel.
@@ -29,10 +29,10 @@ pub(super) struct Values {
 }
 
 impl Values {
-    /// Allocates memory that suffices for a kernel by any of the given choices.
+    /// Allocates and fills memory that suffices for each of the given choices of a kernel.
     ///
     /// # Errors
-    /// Returns an error if there is not that much.
+    /// Returns an error if there is not enough memory.
     pub(super) fn new(gpu: &Arc<Gpu>, all: &[Alone]) -> Result<Self> {
         let allocate = |bytes: u64| {
             WgpuMemory::new(gpu, counted(bytes)).ok_or_else(|| {
@@ -99,7 +99,7 @@ impl Values {
         }
     }
 
-    /// Clears results, so that no kernel's are taken for another's.
+    /// Clears the results, so that those of an earlier choice are not mistaken for new ones.
     pub(super) fn clear(&self, alone: &Alone) -> Result<()> {
         let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
         for bound in &alone.results {
@@ -109,7 +109,7 @@ impl Values {
         self.gpu.submit(encoder).map(|_| ())
     }
 
-    /// Returns the results of a kernel: the start and the end of each.
+    /// Returns the first and the last bytes of each result, at most [`LOOK`] each, as f32.
     pub(super) fn results(&self, alone: &Alone) -> Result<Vec<f32>> {
         let mut all = Vec::new();
         for bound in &alone.results {
@@ -126,7 +126,8 @@ impl Values {
     }
 }
 
-/// Returns whether results agree up to `tolerance` times the largest finite magnitude in `first`.
+/// Returns `true` if the results differ from `first` by at most `tolerance` times the largest finite
+/// magnitude in `first`.
 pub(super) fn agree(results: &[f32], first: &[f32], tolerance: f32) -> bool {
     let largest = first.iter().filter(|x| x.is_finite()).fold(0.0_f32, |most, x| most.max(x.abs()));
     let same = |(a, b): (&f32, &f32)| a == b || (a - b).abs() <= tolerance * largest;

@@ -71,7 +71,7 @@ fn check_all(device: &Device) {
     for extents in [[2, 3, 3, 128, 128, 32, 32], [1, 2, 2, 33, 70, 24, 40], [3, 4, 2, 8, 8, 16, 16]] {
         check(device, extents, "", 0, 0);
         check(device, extents, ", causal", 0, 0);
-        // Queries that attend to no key.
+        // With an offset of -2, the first queries attend to no key.
         check(device, extents, ", causal, query_offset", -2, 0);
     }
     let extents = [1, 2, 1, 40, 50, 16, 16];

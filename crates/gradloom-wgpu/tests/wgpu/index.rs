@@ -50,7 +50,7 @@ fn the_first_of_equal_extremes_wins_and_nan_wins_over_all() {
                 [("3, 4, 5", 1, "3, 5"), ("5, 300", 1, "5"), ("300, 3", 0, "3"), ("2, 128", 1, "2")]
             {
                 for dtype in ["f32", "i32", "u32"] {
-                    // Values from a set of two, so that there are ties.
+                    // Draw values from a set of two, so that ties occur.
                     let lines = format!(
                         "%0: {dtype}[{from}] = input \"x\"\n%1: i32[{to}] = {op} %0 {{axis={axis}}}\n\
                          output \"y\" %1"

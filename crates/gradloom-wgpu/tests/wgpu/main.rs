@@ -31,7 +31,7 @@ fn device() -> Device {
     gradloom::testing::gpu(&name).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Returns `true` and reports it if there is no adapter.
+/// Returns `true`, and reports that the test is skipped, if there is no adapter.
 fn skipped() -> bool {
     gradloom_testing::adapter::skipped(gradloom_wgpu::adapters().is_empty())
 }

@@ -27,7 +27,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
-/// Returns `true` and reports it if the driver does not support the cache.
+/// Returns `true`, and reports that the test is skipped, if the driver does not support the cache.
 fn unkept(device: &Device) -> bool {
     let none = device.kept_bytes().is_none();
     if none {

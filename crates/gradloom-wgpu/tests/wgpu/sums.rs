@@ -64,8 +64,8 @@ fn totals_of_several_values() {
     if crate::skipped() {
         return;
     }
-    // One workgroup computes each of the first totals; the second only on a software device; the third never,
-    // because of its longest sum.
+    // One workgroup computes all totals of the first case and, on a software device, those of the second
+    // case, but never those of the third, because of its longest sum.
     for device in devices() {
         for extents in [&[7, 1000][..], &[7, 1024, 1025, 3], &[5, 65_537, 100]] {
             let (mut lines, mut totals) = (String::new(), Vec::new());

@@ -1,4 +1,5 @@
-//! Attention whose kernels are measured: what is chosen is right, is kept, and is what programs run.
+//! Attention whose kernels are selected by measurement. The choices must be correct, stored, and used by
+//! programs.
 
 use crate::attention::{Extents, check};
 use crate::not_webgpu;
@@ -10,11 +11,11 @@ use gradloom_wgpu::{Tuning, WgpuOptions};
 use std::path::Path;
 use std::sync::Mutex;
 
-/// Large enough to be worth measuring, and with several choices on a device that computes on a CPU.
+/// Extents that are large enough to be measured and have several choices on a software device.
 const EXTENTS: Extents = [2, 3, 3, 128, 128, 16, 16];
 
-/// Returns the adapter under test as it is, with kernels changed by `dispatch`, and with choices kept in a
-/// folder.
+/// Returns options for the adapter under test, with its own limits, kernels modified by `dispatch`, and
+/// choices stored in a folder.
 fn options(folder: &Path, dispatch: fn(&mut Dispatch)) -> WgpuOptions {
     overridden(folder, WgpuOverrides { dispatch: Some(dispatch), ..WgpuOverrides::default() })
 }
@@ -24,8 +25,8 @@ fn overridden(folder: &Path, overrides: WgpuOverrides) -> WgpuOptions {
     overriding(options, overrides).tuned(folder)
 }
 
-/// Returns the measurements made by compiling attention and its gradient on a newly opened device, and
-/// checks results against the reference.
+/// Compiles attention and its gradient on a newly opened device, compares the results with the reference, and
+/// returns the measurements made.
 #[track_caller]
 fn tuned(options: &WgpuOptions) -> Tuning {
     let device = Device::wgpu_with(options).unwrap_or_else(|error| panic!("{error}"));
@@ -33,7 +34,7 @@ fn tuned(options: &WgpuOptions) -> Tuning {
     device.tuning().expect("it was asked for")
 }
 
-/// Returns whether the device under test is software: it has choices of other kinds, and more of them.
+/// Returns `true` if the device under test is a software device, which has other and more choices.
 fn software(tuning: &Tuning) -> bool {
     std::fs::read_to_string(&tuning.file).unwrap().contains("software: true")
 }
@@ -56,7 +57,7 @@ fn attention_is_measured_once_and_kept() {
     assert_eq!(std::fs::read_to_string(&again.file).unwrap(), text);
 }
 
-/// Attention over a cache is measured with all keys present; the gradient is the rule's.
+/// Attention over a cache is measured with all keys present. Its gradient is not measured.
 #[test]
 fn attention_over_a_cache_is_measured() {
     if not_webgpu() {
@@ -74,8 +75,8 @@ fn attention_over_a_cache_is_measured() {
     );
 }
 
-/// Software devices take minutes to compile blocks that their own limits would not choose:
-/// `GRADLOOM_EVERY_BLOCK` asks for them.
+/// Software devices take minutes to compile tiles that their own limits would not select, so these are only
+/// tested if `GRADLOOM_EVERY_BLOCK` is set.
 #[test]
 fn blocks_in_workgroup_memory_are_measured() {
     if not_webgpu() || std::env::var_os("GRADLOOM_EVERY_BLOCK").is_none() {
@@ -93,7 +94,7 @@ fn blocks_in_workgroup_memory_are_measured() {
     assert_eq!((again.read, again.measured, again.notes.len()), (3, 0, 0), "{again:?}");
 }
 
-/// Texts of kernels, since they were taken last.
+/// Source code of the attention kernels that were compiled since the list was last taken.
 static TEXTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn remember(dispatch: &mut Dispatch) {
@@ -130,7 +131,7 @@ fn a_program_runs_the_choice_of_the_file() {
         (tuning, texts)
     });
     assert!(one.iter().zip(&other).all(|(a, b)| a != b), "other choices are other kernels");
-    // What this device cannot do counts for nothing, like a line that is none.
+    // A choice that the device does not support makes the file invalid, like a malformed line.
     for wrong in ["own 0", "own"] {
         let (tuning, _) = with(wrong);
         assert_eq!((tuning.read, tuning.measured, tuning.notes.len()), (0, 3, 1), "{tuning:?}");
@@ -138,10 +139,10 @@ fn a_program_runs_the_choice_of_the_file() {
     }
 }
 
-/// Returns whether an invocation of a forward kernel has fewer rows than the rule gives it on a device that
-/// computes on a CPU.
+/// Returns `true` for a forward attention kernel whose invocations compute fewer rows than the rule selects
+/// on a software device.
 fn is_meant(dispatch: &Dispatch) -> bool {
-    // There is a logarithm for each row.
+    // The source contains one logarithm per row.
     dispatch.label == "attention" && dispatch.source.matches("log(").count() < 4
 }
 
@@ -165,7 +166,7 @@ fn a_kernel_with_wrong_values_or_none_is_not_chosen() {
             dispatch.workgroups[0] -= 1;
         }
     };
-    // Elsewhere a defect may be in the kernel that runs if nothing is measured.
+    // On other devices, the defect may affect the rule's choice, with which the others are compared.
     if !software(&tuned(&options(tempfile::tempdir().unwrap().path(), |_| ()))) {
         gradloom_testing::skip::skip("this adapter has other choices", None);
         return;

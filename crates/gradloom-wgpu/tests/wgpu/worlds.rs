@@ -6,7 +6,7 @@ use gradloom_runtime::Program;
 use gradloom_testing::Random;
 use gradloom_testing::worlds;
 
-/// One in this many programs of the exhaustive worlds runs here.
+/// Number of programs of the exhaustive worlds for each program that runs here.
 const SHARE: u64 = 2500;
 
 #[test]
