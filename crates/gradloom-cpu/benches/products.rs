@@ -49,7 +49,7 @@ fn training_step(label: &str, width: usize, vocabulary: usize) -> Vec<Shape> {
         ("head", width, vocabulary),
     ];
     let shapes = layers.into_iter().flat_map(|(layer, from, to)| {
-        // The head's weight is the transposed token embedding.
+        // The head's weight is the transposed token embedding, so its storage order is the opposite.
         let tied = layer == "head";
         [
             Shape::new(format!("{label} {layer} y"), 1, [tokens, to, from], [false, tied]),

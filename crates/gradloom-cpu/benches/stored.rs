@@ -4,7 +4,7 @@
 //! For each shape and format, prints billions of bytes of weights read per second on all threads, along with
 //! the rate of a plain sum over the same bytes. Runs take turns, so that other load on the machine affects
 //! all alike; the median and the best are printed. The weights of many products lie one after another in
-//! memory, so that no run finds its own in a cache.
+//! memory, so that no run finds its weights in a cache.
 
 use gradloom_codegen::cpu::dot_workspace;
 use gradloom_core::ir::{BlockFormat, DType, DotAxes, Graph, OpId, OpKind, ValueId};

@@ -1,9 +1,9 @@
 //! Several kernels in one launch.
 //!
 //! In: kernels that do not depend on each other, with their shares of the launch's operands, results and
-//! scratch. Out: a kernel that runs the tasks of all of them together, so that many small ones cost one
-//! wake-up of the threads, and small tasks several at a time. Invariant: what a task computes does not
-//! depend on what it is batched with; kernels without tasks run one after the other.
+//! scratch. Out: a kernel that runs the tasks of all these kernels in one run of the pool, so that the
+//! threads are woken only once, and batches small tasks. Invariant: the results of a task do not depend on
+//! its batch; kernels that are not divided into tasks run one after the other.
 
 use super::InstructionSet;
 use super::kernel::{Call, PHASES, Prepared, Trap};
@@ -14,7 +14,8 @@ use gradloom_core::kernel::{Launch, Part};
 use gradloom_device::memory::counted;
 use std::ops::Range;
 
-/// Nanoseconds of one core that are worth a task.
+/// Minimum cost of a task of the pool, in nanoseconds on one core; only the last task of a phase may cost
+/// less.
 const TASK_COST: usize = 20_000;
 
 pub(super) fn prepare_group(
@@ -37,11 +38,11 @@ pub(super) fn prepare_group(
 
 struct PreparedGroup {
     members: Vec<Member>,
-    /// Batches of each phase, which run as one task each.
+    /// Tasks of the pool in each phase, each of which runs several batches.
     batches: [Vec<Vec<Batch>>; PHASES],
 }
 
-/// Some tasks of a member.
+/// Consecutive tasks of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Batch {
     member: usize,
@@ -67,7 +68,8 @@ impl Member {
     }
 }
 
-/// Puts tasks together until they are worth one; in order, so that neighbours share a thread.
+/// Combines the members' tasks, in order, into tasks of the pool that cost at least [`TASK_COST`] each.
+/// Keeping the order lets neighboring tasks run on the same thread.
 fn batches(members: &[Member], phase: usize) -> Vec<Vec<Batch>> {
     let mut batches = Vec::new();
     let (mut batch, mut cost) = (Vec::new(), 0);
@@ -124,7 +126,7 @@ mod tests {
     use gradloom_core::ir::{ArgReduceOp, BinaryOp, DType, OpKind, ReduceOp, Shape};
     use gradloom_core::kernel::{Body, Kernel, Layout, Level, Node, NodeId, NodeKind, Schedule, Store};
 
-    /// x + y in the place of x, and the sums of its columns.
+    /// Returns a body that computes x + y in place of x, and the sums of the columns of x + y.
     fn sums(rows: usize, columns: usize) -> Body {
         let node = |kind| Node { kind, dtype: DType::F32, level: Level::Element };
         let add = NodeKind::Binary(BinaryOp::Add, [NodeId(0), NodeId(1)]);
@@ -139,7 +141,7 @@ mod tests {
         }
     }
 
-    /// Returns parts of several sizes, one of them without tasks of its own.
+    /// Returns jobs of several sizes, one of which is not divided into tasks.
     fn parts(random: &mut Random) -> Vec<Job> {
         let mut jobs: Vec<Job> = [(3, 5), (1, 40_000), (700, 300), (0, 4), (2, 2), (2000, 1)]
             .into_iter()

@@ -40,15 +40,16 @@ pub trait Tasks: Send + Sync {
     /// Runs a task of a phase.
     ///
     /// # Safety
-    /// The addresses must be those of the launch. Each task must run only once, after all tasks of earlier
-    /// phases have ended.
+    /// `call` must meet the requirements documented on [`Call`] for the launch that this kernel was prepared
+    /// from. Per call, each task must run at most once, and tasks of phase 1 only after all tasks of phase 0
+    /// have ended.
     unsafe fn run_task(&self, call: &Call<'_>, phase: usize, index: usize);
 }
 
 /// Runs all tasks of a kernel.
 ///
 /// # Safety
-/// The addresses must be those of the launch.
+/// `call` must meet the requirements documented on [`Call`] for the launch that the kernel was prepared from.
 pub(super) unsafe fn run_tasks(tasks: &dyn Tasks, call: &Call<'_>) {
     for phase in 0..PHASES {
         // SAFETY: each task runs once, and a run of the pool ends when all its tasks have ended.

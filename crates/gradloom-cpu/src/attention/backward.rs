@@ -58,7 +58,8 @@ impl Vectorized for Task<'_> {
 
 impl Task<'_> {
     /// # Safety
-    /// The call's buffers must be as long as the launch's layouts and workspace require.
+    /// `self.call` must meet the requirements documented on [`Call`] for the launch that the operands were
+    /// created from.
     #[inline(always)]
     unsafe fn run<S: Simd>(&self, simd: S) {
         let shape = self.operands.shape;
@@ -174,7 +175,8 @@ impl Task<'_> {
         let mut key = 0;
         while key < seen {
             let end = (key + STRIP).min(seen);
-            // Queries that see no key of this strip do not contribute to its gradients.
+            // Skip the queries that see no key of this strip, because they do not contribute to its
+            // gradients.
             let mut first = 0;
             while self.mask.visible(queries.start + first) <= keys.range.start + key {
                 first += 1;

@@ -45,7 +45,8 @@ impl Vectorized for Task<'_> {
 
 impl Task<'_> {
     /// # Safety
-    /// The call's buffers must be as long as the launch's layouts and workspace require.
+    /// `self.call` must meet the requirements documented on [`Call`] for the launch that the operands were
+    /// created from.
     #[inline(always)]
     unsafe fn run<S: Simd>(&self, simd: S) {
         if self.queries.is_empty() {
@@ -330,7 +331,7 @@ impl Task<'_> {
         unsafe {
             let Online { maximum, sum } = self.state(scratch, row);
             let output = std::slice::from_raw_parts_mut(self.output(row), self.operands.shape.value_depth);
-            // A row that sees no key has not been written yet.
+            // The row of a query that sees no key has not been written yet, so it is filled with zeros.
             if seen {
                 let factor = 1.0 / sum;
                 output.iter_mut().for_each(|value| *value *= factor);
@@ -344,7 +345,7 @@ impl Task<'_> {
     }
 
     /// # Safety
-    /// `row` must be one of the task's rows.
+    /// `scratch` must be the task's scratch, and `row` one of the task's rows.
     #[inline(always)]
     unsafe fn state(&self, scratch: &Scratch, row: usize) -> Online {
         // SAFETY: guaranteed by the caller.
@@ -352,7 +353,7 @@ impl Task<'_> {
     }
 
     /// # Safety
-    /// `row` must be one of the task's rows.
+    /// `scratch` must be the task's scratch, and `row` one of the task's rows.
     #[inline(always)]
     unsafe fn set_state(&self, scratch: &Scratch, row: usize, state: Online) {
         // SAFETY: guaranteed by the caller.

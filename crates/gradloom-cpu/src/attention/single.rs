@@ -25,7 +25,8 @@ pub(super) unsafe fn dot<S: Simd, E: Stored>(
 ) -> f32 {
     let lanes = S::LANES;
     let whole = if steps == [1, 1] { depth / lanes * lanes } else { 0 };
-    // Two partial sums hide half of the addition latency. A row is only a few vectors long.
+    // Use two partial sums, which hide half of the addition latency. More would not pay off, because a row is
+    // only a few vectors long.
     let mut sums = [simd.splat(0.0); 2];
     let mut sum = 0.0;
     // SAFETY: guaranteed by the caller.
@@ -45,7 +46,7 @@ pub(super) unsafe fn dot<S: Simd, E: Stored>(
 ///
 /// # Safety
 /// Each value must be valid for reads of `columns` contiguous elements, and `weights` for reads of `count`.
-/// Nothing else may access `to`.
+/// `to` must be valid for reads and writes of `columns` elements, which nothing else may access.
 #[inline(always)]
 pub(super) unsafe fn weighted_sum<S: Simd, E: Stored>(
     simd: S,

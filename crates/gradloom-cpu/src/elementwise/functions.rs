@@ -22,7 +22,7 @@ use gradloom_core::ir::{BinaryOp, CompareOp, UnaryOp};
 /// Panics if shape inference rejects the op on its dtype, or if there is no loop for the pair.
 pub(crate) fn function(op: MapOp, level: InstructionSet) -> MapFn {
     match op {
-        // Fused loops copy elements with `Detach`.
+        // Fused loops also copy elements of these dtypes with `Detach`.
         MapOp::Unary(UnaryOp::Detach, dtype @ (F16 | BF16 | U8)) => cast(dtype, dtype, level),
         MapOp::Unary(op, dtype) => unary(op, dtype, level),
         MapOp::Binary(op, dtype) => binary(op, dtype, level),

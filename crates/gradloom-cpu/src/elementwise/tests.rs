@@ -1,4 +1,4 @@
-//! Every function on every dtype and many layouts, against float64 and 64-bit integers.
+//! Compares every function, on every dtype and in many layouts, with f64 and 64-bit integer arithmetic.
 
 use crate::testing::{Case, Random, Tensor, assert_close};
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, OpKind, Shape, UnaryOp};
@@ -10,12 +10,12 @@ fn shapes() -> Vec<Shape> {
     lists.into_iter().take(if cfg!(miri) { 6 } else { 9 }).map(Shape::from).collect()
 }
 
-/// Returns a float as the nearest f32, any other number as it is.
+/// Rounds `value` to f32 if `dtype` is f32; returns other numbers unchanged.
 fn rounded(dtype: DType, value: f64) -> f64 {
     if dtype == DType::F32 { f64::from(value as f32) } else { value }
 }
 
-/// Returns the number's low 32 bits as the dtype has them.
+/// Wraps an integer to the range of `dtype`.
 fn wrapped(dtype: DType, value: i64) -> f64 {
     match dtype {
         DType::I32 => f64::from(value as i32),
@@ -205,7 +205,7 @@ fn float_corner_cases() {
     assert_eq!((sign[0], sign[1], sign[4], sign[5]), (0.0, 0.0, 1.0, -1.0));
     let sin = run(UnaryOp::Sin);
     assert!(sin[1].is_sign_negative() && sin[4].is_nan() && sin[5].is_nan());
-    // Beyond the reach of the vectorized reduction.
+    // This angle is beyond the range of the vectorized reduction.
     assert_close("sin(1e10)", &sin[6..7], &[libm::sin(1e10)], 1e-7);
     let rsqrt = run(UnaryOp::Rsqrt);
     assert_eq!((rsqrt[0], rsqrt[4]), (f64::INFINITY, 0.0));

@@ -82,7 +82,8 @@ impl Program {
     /// Computes the uniform nodes, then calls `run` with this thread's registers.
     ///
     /// # Safety
-    /// The machine must support the program's instruction set; the addresses must be those of the launch.
+    /// The machine must support the program's instruction set. `reads` and `writes` must meet the
+    /// requirements documented on [`Call`](crate::Call) for the launch that the program was compiled from.
     pub(crate) unsafe fn with_task<R>(
         &self,
         reads: &[*const u8],
@@ -163,9 +164,10 @@ impl Program {
     /// `Row`; [`Program::finish`] writes those of level `Uniform` and of columns.
     ///
     /// # Safety
-    /// Same as [`Program::with_task`]; the rectangle must lie in the body and, if rows are reduced, have all
-    /// columns. No other thread may be processing a rectangle that shares positions, or columns of the same
-    /// partial results, with it. [`Program::start_partials`] must have run for its columns.
+    /// Same as [`Program::with_task`]. `block` must lie in the body and, if rows are reduced, have all
+    /// columns. No other thread may be processing a rectangle that shares positions with `block`, or columns
+    /// of the same partial results. [`Program::start_partials`] must have initialized the columns of `block`
+    /// in its partial results.
     pub(crate) unsafe fn run_block(&self, task: &mut Task<'_>, block: Rectangle) {
         let Rectangle { rows, columns, accumulator, partials } = block;
         let keeps_totals = self.column_results.iter().any(|result| result.total.is_some());
@@ -176,7 +178,8 @@ impl Program {
                 unsafe { std::ptr::copy_nonoverlapping(from, partials.add(result.offset), result.bytes) };
             }
         }
-        // A single column is reduced in a different order than several columns.
+        // Do not use machine code that reduces columns for a single column, which is reduced in a different
+        // order than several columns.
         let native = self.native.as_ref().filter(|native| !(native.reduces_columns && columns.len() == 1));
         let any_size = native.is_some_and(|native| native.any_size);
         let width = match self.cuts_columns && !any_size {
@@ -187,7 +190,7 @@ impl Program {
                 .min(self.capacity),
             _ => columns.len(),
         };
-        // There is room for only one row of kept values.
+        // Limit tiles to one row if values are kept, because there is room for only one row of them.
         let most_rows = if self.kept > 0 { 1 } else { self.most_rows };
         let height = match any_size {
             true => rows.len(),

@@ -19,7 +19,8 @@ impl Program {
     /// Sets the partial results of some columns to the result of an empty reduction.
     ///
     /// # Safety
-    /// `partials` must be those of a panel.
+    /// `partials` must point to the partial results of a panel, which must have room for `columns`. Nothing
+    /// else may access these columns.
     pub(crate) unsafe fn start_partials(&self, partials: *mut u8, columns: Range<usize>) {
         for result in &self.column_results {
             let first = partials.wrapping_add(result.offset).cast::<u32>();
@@ -36,7 +37,7 @@ impl Program {
     /// Adds the partial results of some columns to their totals in f64, and resets them.
     ///
     /// # Safety
-    /// `partials` must be those of a panel, whose `columns` no other thread may access.
+    /// Same as [`Program::start_partials`], which must have initialized the columns.
     pub(super) unsafe fn add_to_totals(&self, partials: *mut u8, columns: &Range<usize>) {
         for result in &self.column_results {
             let Some(total) = result.total else { continue };
@@ -71,8 +72,10 @@ impl Program {
     /// writes the uniform results.
     ///
     /// # Safety
-    /// The addresses must be those of the launch, and all blocks must have run. `partials` must be those of
-    /// `panels` panels, the first of which contains row 0. `task` must be below [`Program::finish_tasks`].
+    /// `writes` must meet the requirements documented on [`Call`](crate::Call) for the launch that the
+    /// program was compiled from. `partials` must point to the partial results of `panels` panels, the first
+    /// of which contains row 0, and all blocks of the launch must have run. `task` must be less than
+    /// [`Program::finish_tasks`], and each task must run at most once.
     #[expect(clippy::cast_possible_truncation, reason = "a sum is rounded once, at its end")]
     pub(crate) unsafe fn finish(&self, writes: &[*mut u8], partials: *const u8, panels: usize, task: usize) {
         // SAFETY: guaranteed by the caller.
@@ -132,7 +135,7 @@ impl Program {
 }
 
 /// # Safety
-/// The places of the positions from `start` on must lie in the result at `to`.
+/// `to` must be valid for writes at the places of the `elements.len()` positions from `start` on.
 unsafe fn put(elements: &[u32], places: &Places, start: usize, to: *mut u32) {
     places.stretches(start, start + elements.len(), |position, place, stride, count| {
         for i in 0..count {

@@ -53,7 +53,8 @@ impl Loop {
     /// Runs a task on its rectangle.
     ///
     /// # Safety
-    /// The addresses must be those of the launch, and each task must run only once.
+    /// `call` must meet the requirements documented on [`Call`] for the launch that this kernel was prepared
+    /// from. Per call, each task must run at most once.
     unsafe fn run_rectangle(&self, call: &Call<'_>, task: &mut Task<'_>, index: usize) {
         let (panel, rows, columns) = self.schedule.task(index);
         let partials = call.scratch(panel * self.program.partials);

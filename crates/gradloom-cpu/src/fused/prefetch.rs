@@ -3,7 +3,7 @@
 //! Only the first instruction of a tile that uses an operand reads memory. The others work in the first-level
 //! cache, and memory would be idle meanwhile. In: the next tile, and the number of steps of the current one.
 //! Out: each step starts fetching its share of the cache lines of all operands and results whose addresses
-//! depend on the tile, into the second-level cache. Invariant: no result depends on it.
+//! depend on the tile, into the second-level cache. Invariant: no result depends on prefetching.
 
 use super::Program;
 use super::execute::{Task, Tile};
@@ -12,7 +12,7 @@ use gradloom_codegen::cpu::loops::Slot;
 
 /// Size of a cache line in bytes.
 const LINE: usize = 64;
-/// Maximum number of streams to prefetch: the number that the memory system keeps apart.
+/// Maximum number of streams to prefetch, which is the number that the memory system tracks separately.
 const STREAMS: usize = 8;
 /// Minimum number of instructions of a tile for which prefetching pays off.
 pub(super) const WORTHWHILE: usize = 4;
@@ -60,8 +60,8 @@ impl<'a> Ahead<'a> {
     }
 }
 
-/// Returns the number of rows of a stream's tile, the number of lines per row, and their location. Rows
-/// without gaps between them count as one.
+/// Returns the number of rows of a stream's tile, the number of lines per row, and the location of the rows.
+/// Rows without gaps between them count as one.
 fn rows(task: &Task<'_>, tile: &Tile, slot: Slot) -> (usize, usize, Operand) {
     let operand = task.on_tile(slot, tile);
     let bytes = tile.columns * task.memory.addresses[slot as usize].bytes;

@@ -74,7 +74,8 @@ impl Task<'_> {
                     for row in 0..tile.rows {
                         let numbers = to.start.add(row * to.row_stride).cast_mut().cast::<i32>();
                         let numbers = std::slice::from_raw_parts_mut(numbers, tile.columns);
-                        // No kernel numbers columns beyond the range of i32.
+                        // Saturation is never reached, because no kernel numbers columns beyond the range of
+                        // i32.
                         let first = i32::try_from(tile.column).unwrap_or(i32::MAX);
                         numbers.iter_mut().zip(first..).for_each(|(number, column)| *number = column);
                     }
@@ -243,7 +244,8 @@ impl Task<'_> {
     }
 
     /// # Safety
-    /// The operand must have the elements of the tile or, with `on_rows`, of the tile's rows.
+    /// `operand` must be valid for reads of the tile's elements or, with `on_rows`, of one element for each
+    /// of the tile's rows.
     unsafe fn check(&self, check: &Check, operand: Operand, tile: &Tile, on_rows: bool) {
         let (rows, columns) = if on_rows { (1, tile.rows) } else { (tile.rows, tile.columns) };
         for row in 0..rows {

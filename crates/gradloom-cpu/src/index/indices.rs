@@ -1,4 +1,4 @@
-//! Parts that `Gather` and `Scatter` share: the locations of rows, and the check of indices.
+//! Code shared by `Gather` and `Scatter`: the locations of rows, and the check of indices.
 //!
 //! In: layouts. Out: places by row-major position, and indices that have been checked.
 

@@ -164,7 +164,7 @@ fn an_index_out_of_range_is_named() {
         let trap = case.run(|launch, _| prepare_scatter(launch, ScatterOp::Add, 0)).unwrap_err();
         assert_eq!(trap.message, message);
     }
-    // There are no rows.
+    // Any index is out of range if there are no rows.
     let x = Tensor::contiguous(&mut random, DType::F32, &[0, 2].into());
     let case = Case::new(OpKind::Gather { batch: 0 }, vec![x, i32s([1], [0])], DType::F32, [1, 2]);
     assert!(case.run(|launch, _| prepare_gather(launch, 0)).unwrap_err().message.contains("0 rows"));

@@ -163,7 +163,7 @@ impl<Q: Quants> Columns for BlockColumns<Q> {
             while p < depth {
                 for c in 0..C {
                     let block = blocks.wrapping_add(c * stride);
-                    // Columns are too short for the hardware prefetcher.
+                    // Prefetch explicitly, because columns are too short for the hardware prefetcher.
                     prefetch(block.wrapping_add(GROUP * stride));
                     let mut parts = [simd.splat(0.0); R];
                     let mut first = 0;
@@ -209,7 +209,7 @@ pub(crate) unsafe fn pack_blocks<S: Simd>(
     stride: usize,
     to: *mut f32,
 ) {
-    // Holds one block of each column of a panel.
+    // Buffer for one block of each column of a panel.
     let mut square = [0.0; 2 * WIDEST * BLOCK];
     let from = square.as_mut_ptr();
     let row = |j: usize| from.wrapping_add(j * BLOCK).cast_const();

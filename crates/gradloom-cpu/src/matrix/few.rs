@@ -140,7 +140,7 @@ unsafe fn add_vector<S: Simd, E: Stored, const R: usize, const K: usize>(
     unsafe {
         let mut vectors = [simd.splat(0.0); K];
         for p in 0..K {
-            // Pieces of rows are too short for the hardware prefetcher.
+            // Prefetch explicitly, because the runs of a row are too short for the hardware prefetcher.
             prefetch(right.wrapping_add((AHEAD + p) * stride));
             vectors[p] = E::load_up_to(simd, rest, right.wrapping_add(p * stride));
         }
@@ -323,7 +323,7 @@ unsafe fn add_products<S: Simd, E: Stored, const R: usize, const C: usize>(
         }
         for c in 0..C {
             if size_of::<E>() < size_of::<f32>() {
-                // Columns are too short for the hardware prefetcher.
+                // Prefetch explicitly, because columns are too short for the hardware prefetcher.
                 prefetch(right.wrapping_add((GROUP + c) * stride));
             }
             let vector = E::load_up_to(simd, rest, right.wrapping_add(c * stride));

@@ -59,7 +59,7 @@ pub(crate) unsafe fn pack_stepped<S: Simd>(
     to: *mut f32,
 ) {
     let lanes = S::LANES;
-    // The offsets of at most `ROWS` rows at a time are on the stack.
+    // Keep the offsets of at most `ROWS` rows at a time on the stack.
     let mut first = 0;
     while first < rows {
         let count = ROWS.min(rows - first);
@@ -196,7 +196,8 @@ const BLOCK: usize = 4;
 /// Each row must have `BLOCK` elements, and each row of the result must have room for as many.
 #[inline(always)]
 unsafe fn transpose(rows: [*const f32; BLOCK], to: *mut f32, stride: usize) {
-    // LLVM does not find these shuffles; it extracts the elements of the rows one by one.
+    // Use intrinsics, because LLVM does not find these shuffles and would extract the elements of the rows
+    // one by one.
     #[cfg(target_arch = "x86_64")]
     // SAFETY: guaranteed by the caller; SSE is part of x86-64.
     unsafe {

@@ -1,7 +1,7 @@
 //! Conversion of numbers in quantized blocks to f32.
 //!
-//! In: blocks of a format, u8 `[.., bytes]`, in any layout. Out: f32 `[.., elements]`, contiguous. Always
-//! holds: an element is the product of its block's scale and its integer, which is exact.
+//! In: blocks of a format, u8 `[.., bytes]`, in any layout. Out: f32 `[.., elements]`, contiguous. Invariant:
+//! an element is the product of its block's scale and its integer, which is exact.
 
 use crate::InstructionSet;
 use crate::kernel::{Call, Prepared, Trap};

@@ -63,10 +63,10 @@ impl Prepared for Pad {
     }
 }
 
-/// Writes an element to `count` places.
+/// Fills `count` contiguous elements from `start` on with `element`.
 ///
 /// # Safety
-/// The places must be writable, and nothing else may access them.
+/// `start` must be valid for writes of `count` elements, which nothing else may access.
 unsafe fn fill<T: Copy>(start: *mut T, count: usize, element: T) {
     // SAFETY: guaranteed by the caller; elements are plain data, for which every bit pattern is valid.
     unsafe { std::slice::from_raw_parts_mut(start, count) }.fill(element);

@@ -80,7 +80,7 @@ mod threads {
     #[derive(Debug)]
     pub(super) struct Code {
         bytes: Vec<u8>,
-        /// Unique among all code, whereas an index in the table may be reused.
+        /// Id that is unique among all code, whereas an index in the table may be reused.
         id: u64,
     }
 

@@ -210,8 +210,8 @@ fn has_level() -> bool {
     InstructionSet::detect() == InstructionSet::Avx512
 }
 
-/// Returns the value that the lines compute and store for one element, on any machine; `operands` are the
-/// elements that the lines read.
+/// Returns the value that the instructions in `lines` compute and store for one element, on any machine.
+/// `operands` are the elements that they read.
 fn interpret(lines: &Lines, operands: &[u32]) -> u32 {
     let mut values = vec![0u32; lines.values];
     let mut stored = None;
@@ -513,8 +513,8 @@ fn columns_have_their_numbers_in_the_middle_of_rows_too() {
     }
 }
 
-/// The row-level values would fill all registers that the lines leave free, but selections need registers
-/// too.
+/// The row-level values would fill all registers that the instructions leave free, but selections need
+/// registers too.
 #[test]
 fn rows_with_more_values_than_registers_pick_too() {
     for way in ways() {

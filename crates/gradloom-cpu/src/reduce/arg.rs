@@ -56,9 +56,9 @@ struct Split {
     /// The operand's elements: in the order `[outputs, reduced]` for rows, `[reduced, outputs]` for columns.
     source: StridedReader,
     outputs: usize,
-    /// Elements per output.
+    /// Number of elements per output.
     reduced: usize,
-    /// Outputs per task; at most [`STRIP`] for columns.
+    /// Number of outputs per task; at most [`STRIP`] for columns.
     strip: usize,
 }
 
@@ -74,7 +74,7 @@ impl Split {
             let strip = (GRAIN / reduced.max(1)).clamp(1, outputs.max(1));
             (Direction::Rows, [&kept[..], &[axis]].concat(), strip)
         } else {
-            // As wide as allowed, in equal parts of whole cache lines.
+            // Divide the outputs into equal strips of whole cache lines, as wide as allowed.
             let strip = outputs.div_ceil(outputs.div_ceil(STRIP).max(1)).next_multiple_of(16).min(STRIP);
             (Direction::Columns, [&[axis], &kept[..]].concat(), strip)
         };

@@ -166,7 +166,8 @@ fn halve<F: Reducer, const WIDTH: usize>(lanes: &mut [F::T; LANES]) {
 }
 
 /// # Safety
-/// `count` elements can be read from `from`, and read and written at `best` and `positions`; none overlap.
+/// `from` must be valid for reads of `count` elements, and `best` and `positions` for reads and writes of
+/// `count` elements. None of them may overlap.
 #[inline(always)]
 unsafe fn arg_columns_body<F: Extreme>(
     count: usize,
@@ -190,7 +191,8 @@ multiversion! {
     pub(super) fn row<F: Reducer>(count: usize, from: *const F::T) -> F::T = row_body;
 }
 multiversion! {
-    /// Like [`columns`], and notes the position of the elements that took the lead.
+    /// Replaces each of the `count` elements at `best` that the corresponding element at `from` comes before,
+    /// and records `position` for those that were replaced.
     pub(super) fn arg_columns<F: Extreme>(
         count: usize, from: *const F::T, best: *mut F::T, positions: *mut i32, position: i32
     ) = arg_columns_body;

@@ -1,4 +1,5 @@
-//! Reductions of every dtype over every set of axes of many layouts, against float64 and 64-bit integers.
+//! Compares reductions of every dtype, over every set of axes of many layouts, with f64 and 64-bit integer
+//! arithmetic.
 
 use super::*;
 use crate::reduce::combine::{Reducer, with_reducer};
@@ -66,7 +67,7 @@ fn every_reduction_over_every_set_of_axes() {
                 for axes in subsets(shape.rank()) {
                     let mut x = Tensor::random(&mut random, dtype, &shape);
                     if dtype == DType::F32 && matches!(op, ReduceOp::Sum | ReduceOp::Prod) {
-                        // Numbers whose sums and products keep a size.
+                        // Use numbers near 1, so that products neither overflow nor vanish.
                         let values: Vec<f32> =
                             (0..shape.elements()).map(|_| 1.0 + 0.01 * random.float()).collect();
                         x = Tensor::f32(shape.clone(), &values);

@@ -65,7 +65,7 @@ reductions! {
 
 /// Elements: the address of the first one, and the stride between them.
 type From<T> = (*const T, isize);
-/// Results of such elements, in the same form.
+/// Results: the address of the first one, and the stride between them.
 type To<T> = (*mut T, isize);
 /// Function that writes the running totals of elements, starting from a given total.
 type Totals<F> = unsafe fn(From<<F as Reduction>::T>, To<<F as Reduction>::T>, usize, <F as Reduction>::Sum);

@@ -130,7 +130,8 @@ fn cross_entropy(rows: usize, columns: usize) -> Body {
     let probability = b.binary(BinaryOp::Div, exponential, sum);
     let (zero, one) = (b.number(0.0), b.number(1.0));
     let less = b.binary(BinaryOp::Sub, probability, one);
-    // Each gradient rule adds its own comparison, and the fusion pass keeps them all.
+    // Each selection has its own comparison, because each gradient rule adds one and the fusion pass keeps
+    // them all.
     let mut select = |chosen, others| {
         let column = b.node(NodeKind::Column, DType::I32, Level::Element);
         let hit = b.node(NodeKind::Compare(CompareOp::Eq, [column, label]), DType::Bool, Level::Element);

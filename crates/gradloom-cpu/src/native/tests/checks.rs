@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Returns a routine of many lines with short and long live ranges, masks and invariants.
+/// Returns a routine of many instructions with short and long live ranges, masks and invariants.
 fn tangled(random: &mut Random) -> Routine {
     let mut builder = Builder::default();
     let mut values = vec![builder.load(n(0), 4), builder.row(n(1), 4)];
@@ -25,7 +25,7 @@ fn tangled(random: &mut Random) -> Routine {
     Routine { lines: builder.finish().used(), operands: vec![4; 3], ..Routine::default() }
 }
 
-/// Replaces one register or place of a step with another; returns `false` if the step has none.
+/// Replaces one register of a step with another; returns `false` if the step has none.
 fn confuse(step: &mut Step, random: &mut Random) -> bool {
     let mut other = |register: &mut u8| *register = (*register + 1 + random.below(28) as u8) % 30;
     match step {
