@@ -113,7 +113,7 @@ pub(super) enum Call {
 pub(super) trait Products: fmt::Debug + Send + Sync {
     /// Returns the library's version; algorithms of different versions differ.
     fn version(&self) -> usize;
-    /// Returns up to `most` algorithms for a product, fastest first by the library's estimate.
+    /// Returns up to `most` algorithms for a product, in the order of the library's estimate, fastest first.
     fn algorithms(&self, product: &LibraryProduct, most: usize) -> Fallible<Vec<Algorithm>>;
     /// Computes a product; see [`ProductCall`].
     fn multiply(

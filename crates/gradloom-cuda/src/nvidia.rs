@@ -353,7 +353,7 @@ const PROGRAMMATIC: sys::CUgraphEdgeData = sys::CUgraphEdgeData {
 /// Edge data for a kernel that starts once its predecessor is done.
 const FULL: sys::CUgraphEdgeData = sys::CUgraphEdgeData { from_port: 0, type_: 0, ..PROGRAMMATIC };
 
-/// Adds an edge with edge data.
+/// Adds an edge with the given edge data to a graph.
 fn connect(graph: Graph, from: Node, to: Node, edge: &sys::CUgraphEdgeData) -> Fallible<()> {
     let (from, to) = (handle(from.0), handle(to.0));
     call!(cuGraphAddDependencies_v2(handle(graph.0), &raw const from, &raw const to, ptr::from_ref(edge), 1))

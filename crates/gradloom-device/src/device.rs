@@ -88,7 +88,8 @@ impl Device {
         self.backend.target().is_gpu()
     }
 
-    /// Returns the target of programs; [`Device::null_for`] makes the same plans from it.
+    /// Returns the target of programs. A null device for this target ([`Device::null_for`]) makes the same
+    /// plans.
     pub fn target(&self) -> Target {
         self.backend.target().in_precision(self.precision)
     }

@@ -20,7 +20,8 @@ pub struct Elements {
 }
 
 impl Elements {
-    /// Creates `bytes` zeroed bytes and lets `fill` set them. `what` names them in the error message.
+    /// Creates `bytes` zeroed bytes and calls `fill` to set them. `what` names the elements in the error
+    /// message.
     ///
     /// # Errors
     /// Returns an error if there is not enough memory, or `fill` fails.
@@ -140,7 +141,7 @@ fn number(dtype: DType, bytes: [u8; 4]) -> Result<f32> {
 
 fn exact(integer: i64) -> Result<f32> {
     let float = integer as f32;
-    // 2^63 is not an i64, but converting it back would saturate to `i64::MAX`.
+    // Exclude 2^63, which is not an i64 but would be converted to `i64::MAX` by saturation.
     if float < 9_223_372_036_854_775_808.0 && float as i64 == integer {
         return Ok(float);
     }

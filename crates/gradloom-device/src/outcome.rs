@@ -11,7 +11,7 @@ use std::collections::HashSet;
 pub enum Outcome {
     /// All updates took effect.
     Committed,
-    /// Nothing took effect because this guard was not finite.
+    /// No update took effect because this guard was not finite.
     NotFinite {
         /// Name of the guard, such as `loss`.
         guard: String,

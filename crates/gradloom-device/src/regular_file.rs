@@ -244,7 +244,7 @@ mod tests {
         // A sparse file of 1 TiB is rejected by its size, without reading it.
         File::create(&path).unwrap().set_len(1 << 40).unwrap();
         assert_eq!(refusal(read(&path, 1 << 30)), Refusal::TooLarge(1 << 30));
-        // Files in `/proc` report a size of 0 but have content.
+        // Files in `/proc` must be read although they report a size of 0.
         #[cfg(target_os = "linux")]
         {
             let status = Path::new("/proc/self/status");

@@ -42,7 +42,7 @@ impl WebBackend {
     }
 
     /// Returns the maximum size of a buffer in bytes, a multiple of the plan's alignment. Larger memory is
-    /// split.
+    /// split into several buffers.
     fn segment(&self) -> u64 {
         (self.buffer_bytes / ALIGNMENT * ALIGNMENT).max(ALIGNMENT)
     }

@@ -79,7 +79,7 @@ impl Gpu {
     }
 
     /// Returns the maximum size of a buffer in bytes, a multiple of the plan's alignment. Larger memory is
-    /// split.
+    /// split into several buffers.
     pub(super) fn segment(&self) -> u64 {
         (self.report.buffer_bytes / ALIGNMENT * ALIGNMENT).max(ALIGNMENT)
     }

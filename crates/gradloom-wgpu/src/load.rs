@@ -115,7 +115,7 @@ fn invalid(gpu: &Gpu, all: &[Ready]) -> Option<(usize, wgpu::Error)> {
     all.chunks(1).enumerate().find_map(|(i, one)| Some((i, tried(one)?)))
 }
 
-/// Creates the bind group of a shader. It keeps its buffers alive.
+/// Creates the bind group of a shader. The bind group keeps its buffers alive.
 fn bind(gpu: &Gpu, pipeline: &Pipeline, label: &str, places: &[BoundBytes<'_>]) -> BindGroup {
     let mut entries = Vec::with_capacity(places.len());
     for (i, place) in places.iter().enumerate() {

@@ -20,7 +20,7 @@ impl Task<'_> {
     }
 
     /// # Safety
-    /// Same as `run_on_tile`.
+    /// Same as [`Task::run_on_tile`].
     pub(super) unsafe fn pick(&self, index: Slot, chosen: Slot, others: Slot, target: Slot, tile: &Tile) {
         let [chosen, others, target] = [chosen, others, target].map(|slot| self.on_tile(slot, tile));
         for row in 0..tile.rows {
@@ -44,7 +44,7 @@ impl Task<'_> {
     }
 
     /// # Safety
-    /// Same as `run_on_tile`.
+    /// Same as [`Task::run_on_tile`].
     pub(super) unsafe fn add_picked(&self, index: Slot, operand: Slot, target: Slot, tile: &Tile) {
         let operand = self.on_tile(operand, tile);
         let sums = self.memory.addresses[target as usize].base.cast::<f32>();

@@ -1,4 +1,5 @@
-//! Compares gather, scatter and windows with their definitions, for random shapes and layouts, also in place.
+//! Compares gather, scatter and windows with their definitions, for random shapes and layouts, including
+//! results that overwrite an operand in place.
 
 use super::*;
 use crate::testing::{Case, Random, Tensor, assert_close, rounds};

@@ -14,7 +14,7 @@ fn place(into: &mut [f64], x: &Tensor, at: &Layout) {
 #[test]
 fn padding_before_after_and_between() {
     let mut random = Random(1);
-    // Extents, then low, high and interior padding.
+    // Each case has extents, low padding, high padding and interior padding.
     let cases: [[&[usize]; 4]; 6] = [
         [&[5], &[2], &[3], &[0]],
         [&[5, 3], &[0, 0], &[0, 0], &[0, 0]],

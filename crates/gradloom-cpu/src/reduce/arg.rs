@@ -12,7 +12,7 @@ use gradloom_core::ir::{ArgReduceOp, DType};
 use gradloom_core::kernel::{Access, Launch, Layout};
 use std::ops::Range;
 
-/// Maximum number of outputs that a task computes side by side when it walks down columns.
+/// Maximum number of outputs that a task computes together when it reads the operand by columns.
 const STRIP: usize = 512;
 
 /// Returns a kernel for an `ArgReduce` launch.

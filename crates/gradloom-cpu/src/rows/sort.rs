@@ -94,7 +94,7 @@ impl<E: Element> Sort<E> {
     /// Writes the results of a row from `first` on.
     ///
     /// # Safety
-    /// The numbers must be packed elements of the row; no other thread may write these results.
+    /// `numbers` must be packed elements of the row. No other thread may write these results.
     unsafe fn put(&self, call: &Call<'_>, row: usize, first: usize, numbers: &[u64]) {
         let (from, stride) = self.row(call, row);
         let start = row * self.count + first;

@@ -87,7 +87,7 @@ fn has_columns(routine: &Routine, operand: OperandNumber) -> bool {
     })
 }
 
-/// Longer routines remain interpreted, so that they do not hold up the engine's compiler.
+/// Very long routines remain interpreted, so that they do not hold up the engine's compiler.
 #[test]
 fn very_long_routines_become_no_module() {
     let of = |lines: usize| {
