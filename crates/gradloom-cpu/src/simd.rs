@@ -213,7 +213,7 @@ pub(super) unsafe trait Simd: Copy {
 /// Runs code that is compiled for an instruction set.
 ///
 /// # Safety
-/// The machine must support the instruction set.
+/// The machine must support the instruction set `level`.
 pub(super) unsafe fn dispatch(level: InstructionSet, code: impl Vectorized) {
     match level {
         #[cfg(target_arch = "x86_64")]

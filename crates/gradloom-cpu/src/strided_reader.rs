@@ -190,8 +190,8 @@ fn position(axes: &[Axis], mut start: usize) -> usize {
 /// Copies up to `count` elements after skipping the first `skip`; returns the number of elements copied.
 ///
 /// # Safety
-/// The axes' elements must be readable at `from`; `to` must have room for `count` elements and must not
-/// overlap them.
+/// `from` must be valid for reads of the axes' elements. `to` must be valid for writes of `count` elements
+/// and must not overlap those at `from`.
 unsafe fn gather<T: Copy>(axes: &[Axis], from: *const T, skip: usize, to: *mut T, count: usize) -> usize {
     let [axis, inner @ ..] = axes else { return 0 };
     // SAFETY: `index < extent` for every axis, so the addresses point to elements.
@@ -219,7 +219,7 @@ unsafe fn gather<T: Copy>(axes: &[Axis], from: *const T, skip: usize, to: *mut T
 }
 
 /// # Safety
-/// `to` must have room for `count` elements.
+/// `to` must be valid for writes of `count` elements.
 unsafe fn fill<T: Copy>(to: *mut T, count: usize, value: T) {
     for i in 0..count {
         // SAFETY: `i < count`.

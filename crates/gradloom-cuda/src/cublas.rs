@@ -124,8 +124,8 @@ impl Cublas {
         })?;
         described.operation = Some(operation);
         let LibraryProduct { batch, m, n, k, lhs, rhs, result, .. } = *product;
-        // A row-major matrix, read as column-major, is already the transpose that is needed; the library
-        // transposes a column-major one.
+        // A row-major matrix, read as column-major, is already the transpose that is needed, so the library
+        // transposes only column-major matrices.
         for (attribute, matrix) in [(TRANSPOSE_A, rhs), (TRANSPOSE_B, lhs)] {
             let transposed = c_int::from(!matrix.by_rows);
             checked("cublasLtMatmulDescSetAttribute", unsafe {

@@ -71,7 +71,8 @@ fn a_step_is_one_graph_and_a_replay_changes_nothing_in_it() {
         let graphs: Vec<_> = state.graphs.values().collect();
         assert_eq!(graphs.len(), 1, "the graph that was built is gone, the executable one is there");
         assert_eq!(graphs[0].len(), kernels);
-        // The first kernel takes over the step's data; some of the others do not depend on each other.
+        // The first kernel, which receives the step's data, has no predecessors; some of the others do not
+        // depend on each other.
         assert_eq!(graphs[0][0].0, [] as [usize; 0]);
         let chain = graphs[0].iter().enumerate().skip(1).all(|(i, (after, _))| after[..] == [i - 1]);
         assert!(!chain, "independent kernels are branches");

@@ -17,7 +17,7 @@ pub fn counted(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-/// Zero-initialized bytes of a kind of device. Accesses are synchronized by the store's locks and by
+/// Zero-initialized memory of a kind of device. Accesses are synchronized by the store's locks and by
 /// exclusive references to the program.
 pub trait DeviceMemory: Any + Debug + Send + Sync {
     /// Returns the number of bytes.
@@ -72,7 +72,7 @@ impl Memory {
     /// Returns the memory as an `M`, the type its device allocates.
     ///
     /// # Panics
-    /// Panics if it belongs to another kind of device, which is a bug in gradloom.
+    /// Panics if the memory belongs to another kind of device, which is a bug in gradloom.
     pub fn own<M: DeviceMemory>(&self) -> &M {
         self.get().expect("the backend allocates on its device")
     }

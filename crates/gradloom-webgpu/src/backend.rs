@@ -62,7 +62,7 @@ impl Backend for WebBackend {
     }
 
     fn memory_limit(&self) -> Option<u64> {
-        // WebGPU does not report free memory.
+        // No limit is known, because WebGPU does not report free memory.
         None
     }
 

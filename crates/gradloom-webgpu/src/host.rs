@@ -51,9 +51,9 @@ pub struct WebRange {
 /// A kernel of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct WebKernel<'a> {
-    /// True if it runs once, before the first step, instead of in every step.
+    /// True if the kernel runs once, before the first step, instead of in every step.
     pub once: bool,
-    /// True if it runs after the copies. The first such kernel begins a second pass.
+    /// True if the kernel runs after the copies. The first such kernel begins a second pass.
     pub late: bool,
     /// Label for debugging.
     pub label: &'a str,

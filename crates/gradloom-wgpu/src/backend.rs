@@ -70,7 +70,7 @@ impl Backend for WgpuBackend {
     }
 
     fn memory_limit(&self) -> Option<u64> {
-        // wgpu does not report free memory.
+        // No limit is known, because wgpu does not report free memory.
         None
     }
 

@@ -72,8 +72,8 @@ impl Drop for Poller {
     fn drop(&mut self) {
         if let Some(Some((sender, thread))) = self.thread.take() {
             drop(sender);
-            // A thread cannot join itself, and the polling thread drops the last reference to the device if a
-            // task that it woke holds it.
+            // Do not join the polling thread from itself. It is this thread if a task that it woke held the
+            // last reference to the device.
             if thread.thread().id() != current().id() {
                 // The thread ends, because the channel is closed. Its result is irrelevant.
                 let _ = thread.join();

@@ -45,8 +45,9 @@ pub(super) unsafe fn dot<S: Simd, E: Stored>(
 /// `rescale`, overwrites `to`.
 ///
 /// # Safety
-/// Each value must be valid for reads of `columns` contiguous elements, and `weights` for reads of `count`.
-/// `to` must be valid for reads and writes of `columns` elements, which nothing else may access.
+/// `value(i)` must be valid for reads of `columns` contiguous elements for `i < count`, and `weights` for
+/// reads of `count` elements. `to` must be valid for reads and writes of `columns` elements, which nothing
+/// else may access.
 #[inline(always)]
 pub(super) unsafe fn weighted_sum<S: Simd, E: Stored>(
     simd: S,

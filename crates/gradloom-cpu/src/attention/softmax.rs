@@ -23,7 +23,8 @@ impl Online {
 /// state. Returns the factor for sums accumulated under the old maximum.
 ///
 /// # Safety
-/// `row` must have `width` elements, a whole number of vectors, of which the first `count` are scores.
+/// `row` must be valid for reads and writes of `width` elements, a whole number of vectors, of which the
+/// first `count` are scores.
 #[inline(always)]
 pub(super) unsafe fn online_softmax<S: Simd>(
     simd: S,
@@ -83,7 +84,8 @@ pub(super) unsafe fn online_softmax<S: Simd>(
 /// `count` to `width` become 0.
 ///
 /// # Safety
-/// Both rows must have `width` elements, a whole number of vectors.
+/// `scores` and `cotangents` must be valid for reads and writes of `width` elements, a whole number of
+/// vectors.
 #[inline(always)]
 pub(super) unsafe fn softmax_gradient<S: Simd>(
     simd: S,
@@ -133,7 +135,7 @@ pub(super) struct RowConstants {
 /// Zeroes the elements from `start` to `end`, both multiples of the vector length.
 ///
 /// # Safety
-/// `row` must have `end` elements.
+/// `row` must be valid for writes of `end` elements.
 #[inline(always)]
 unsafe fn clear<S: Simd>(simd: S, row: *mut f32, start: usize, end: usize) {
     for at in (start..end).step_by(S::LANES) {
@@ -149,8 +151,8 @@ unsafe fn clear<S: Simd>(simd: S, row: *mut f32, start: usize, end: usize) {
 /// truncation error is 2e-9.
 #[inline(always)]
 fn exp<S: Simd>(simd: S, x: S::F32s) -> S::F32s {
-    /// Adding this constant rounds to an integer and leaves that integer in the low bits, which are 0 in the
-    /// constant.
+    /// Adding this constant to a number rounds the number to an integer and leaves that integer in the low
+    /// bits, which are 0 in the constant.
     const ROUND: f32 = 12_582_912.0;
     /// ln(2) in two parts. The first has few enough bits that its products with exponents are exact.
     const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];

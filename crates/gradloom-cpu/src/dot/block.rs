@@ -118,8 +118,9 @@ impl Vectorized for ProductBlock<'_> {
 
 impl ProductBlock<'_> {
     /// # Safety
-    /// The operands must be valid for the block's elements, the scratch must have room for the packed
-    /// operand, and nothing else may access the scratch or the product.
+    /// `left` and the right operand that is read (`stored`, `stepped` or `right`) must be valid for reads of
+    /// the block's elements, `packed_right` for writes of the packed operand, and `product` for writes of the
+    /// product. Nothing else may access `packed_right` or `product`.
     #[inline(always)]
     unsafe fn multiply<S: Simd>(&mut self, simd: S) {
         if self.rows <= FEW_ROWS && self.packed_right.is_none() && self.stepped.is_none() {

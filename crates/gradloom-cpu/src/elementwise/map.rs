@@ -55,9 +55,9 @@ pub(crate) struct ResultRows {
 /// Computes `rows` rows of `columns` results from the corresponding elements of each operand.
 ///
 /// # Safety
-/// The machine must support the instruction set that the function was compiled for. At all positions, the
-/// function's operands must be readable and its results writable, as elements of the function's types. A
-/// result may overlap an operand only at its own position.
+/// The machine must support the instruction set that the function was compiled for. `operands` must be valid
+/// for reads and `target` for writes at all positions, as elements of the function's types. A result may
+/// overlap an operand only at its own position.
 pub(crate) type MapFn =
     unsafe fn(rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: ResultRows);
 
@@ -157,7 +157,7 @@ impl<T: Copy + Default> RowRest<T> {
     /// Returns the elements of row `row`, whose results are written to `target`.
     ///
     /// # Safety
-    /// The operand must have that row. Nothing else may access the buffer `padded` while the row is read. It
+    /// `operand` must have row `row`. Nothing else may access the buffer `padded` while the row is read. It
     /// is a pointer because `next` may point into the buffer, and a new reference to the buffer would
     /// invalidate `next`.
     #[inline(always)]

@@ -315,8 +315,7 @@ impl Totals {
     /// Moves the running sums to the totals if they have accumulated [`LEAF_ROWS`] tiles.
     ///
     /// # Safety
-    /// The task's memory must be the one for which the totals were created, and no other thread may access
-    /// it.
+    /// `self.running` must point to the running sums of a live task, which no other thread may access.
     unsafe fn before_tile(&mut self) {
         if self.tiles == LEAF_ROWS {
             self.tiles = 0;

@@ -19,8 +19,8 @@ impl Program {
     /// Sets the partial results of some columns to the result of an empty reduction.
     ///
     /// # Safety
-    /// `partials` must point to the partial results of a panel, which must have room for `columns`. Nothing
-    /// else may access these columns.
+    /// `partials` must point to the partial results of a panel of the body, in which `columns` must lie.
+    /// Nothing else may access these columns.
     pub(crate) unsafe fn start_partials(&self, partials: *mut u8, columns: Range<usize>) {
         for result in &self.column_results {
             let first = partials.wrapping_add(result.offset).cast::<u32>();

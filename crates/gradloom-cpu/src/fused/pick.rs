@@ -8,7 +8,7 @@ impl Task<'_> {
     /// it.
     ///
     /// # Safety
-    /// The row must be one of the tile's, and the slot must hold an i32 for it.
+    /// `row` must be a row of `tile`, and the slot `index` must hold an i32 for that row.
     #[inline(always)]
     unsafe fn picked_column(&self, index: Slot, row: usize, tile: &Tile) -> Option<usize> {
         let indices = self.on_tile(index, tile);

@@ -12,9 +12,9 @@ use gradloom_core::ir::{DType, ReduceOp};
 /// Combines the elements of a tile of `rows x columns` with running results.
 ///
 /// # Safety
-/// The machine must support the instruction set that the function was compiled for. The operand must
-/// contain all elements of the tile, in the function's type, and must not be repeated. There must be a
-/// running result for each row, or for each column.
+/// The machine must support the instruction set that the function was compiled for. `operand` must be valid
+/// for reads of all elements of the tile, in the function's type, and must not be repeated. `running` must be
+/// valid for reads and writes of a result for each row or for each column, depending on the function.
 pub(super) type ReduceFn = unsafe fn(rows: usize, columns: usize, operand: &Operand, running: *mut u8);
 
 /// The loops of a reduction.

@@ -276,7 +276,8 @@ fn operands_of(slots: &[Slot; OPERANDS], operand: impl Fn(Slot) -> Operand) -> [
 /// Writes a row of elements to their places.
 ///
 /// # Safety
-/// `from` must have `count` elements of this size; the places must lie in the result at `to`.
+/// `from` must be valid for reads of `count` elements of `bytes` bytes, and `to` for writes at the places of
+/// the `count` positions from `start` on.
 unsafe fn scatter_row(
     places: &Places,
     from: *const u8,

@@ -76,8 +76,8 @@ impl Gather {
     /// Copies the elements of a row from `start` on, at most a chunk of them.
     ///
     /// # Safety
-    /// `row` and `start` must lie in the result, the indices must be in range, and `T` must have the size of
-    /// an element.
+    /// `call` must be a call of this kernel whose indices have been checked, `row` and `start` must lie in
+    /// the result, no other task may access the elements copied, and `T` must have the size of an element.
     unsafe fn copy<T: Copy>(&self, call: &Call<'_>, row: usize, start: usize) {
         // SAFETY: guaranteed by the caller.
         let number = unsafe { self.indices.row(call, row) };

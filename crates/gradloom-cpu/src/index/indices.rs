@@ -83,7 +83,7 @@ impl Indices {
     /// Returns the index at a row-major position.
     ///
     /// # Safety
-    /// The position must be below the number of indices.
+    /// `position` must be less than the number of indices.
     #[inline]
     unsafe fn value(&self, call: &Call<'_>, position: usize) -> i32 {
         // SAFETY: guaranteed by the caller.
@@ -94,7 +94,7 @@ impl Indices {
     /// least the number of rows; [`Indices::check`] rules that out.
     ///
     /// # Safety
-    /// The position must be below the number of indices.
+    /// `position` must be less than the number of indices.
     #[inline]
     pub(super) unsafe fn row(&self, call: &Call<'_>, position: usize) -> usize {
         // SAFETY: guaranteed by the caller.

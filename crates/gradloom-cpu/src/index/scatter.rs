@@ -116,7 +116,8 @@ impl Scatter {
     /// Combines updates with the given columns of the given rows.
     ///
     /// # Safety
-    /// The ranges must lie in the result; `T` must be the element type.
+    /// `rows` and `columns` must lie in the result, no other task may access these elements, and `T` must be
+    /// the element type.
     unsafe fn combine<T: Copy>(
         &self,
         call: &Call<'_>,

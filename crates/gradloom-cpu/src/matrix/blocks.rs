@@ -17,7 +17,8 @@ trait Quants: Copy {
     /// Returns a vector of the integers, as f32, from element `first` on.
     ///
     /// # Safety
-    /// `quants` must point to the bytes after a block's scale, and the vector must end within the block.
+    /// `quants` must point to the bytes after the scale of a block, and the vector that starts at element
+    /// `first` must end within the block.
     unsafe fn vector<S: Simd>(simd: S, quants: *const u8, first: usize) -> S::F32s;
 }
 
@@ -50,7 +51,7 @@ impl Quants for Q4 {
 /// Returns the scale of a block in all lanes.
 ///
 /// # Safety
-/// `block` must point to a block.
+/// `block` must be valid for reads of a block.
 #[inline(always)]
 unsafe fn scale<S: Simd>(simd: S, block: *const u8) -> S::F32s {
     // SAFETY: guaranteed by the caller.
@@ -70,7 +71,7 @@ pub(crate) struct Blocks {
 /// Writes the numbers of `count` blocks as f32.
 ///
 /// # Safety
-/// There must be `count` blocks, and room for their elements at `to`.
+/// `blocks` must be valid for reads of `count` blocks, and `to` for writes of their elements.
 #[inline(always)]
 pub(crate) unsafe fn unpack<S: Simd>(simd: S, blocks: Blocks, count: usize, to: *mut f32) {
     // SAFETY: guaranteed by the caller.
@@ -105,8 +106,9 @@ unsafe fn unpack_of<S: Simd, Q: Quants>(simd: S, blocks: *const u8, count: usize
 /// those of column 0. Rows are contiguous.
 ///
 /// # Safety
-/// The operands must be valid for `count <= FEW_ROWS` rows, `depth` contracted indices, a multiple of
-/// [`BLOCK`], and the target's columns; nothing else may access the target. `rows.step` must be 1.
+/// `rows`, `right` and `target` must be valid for `count <= FEW_ROWS` rows, `depth` contracted indices, a
+/// multiple of [`BLOCK`], and the target's columns. Nothing else may access the target. `rows.step` must be
+/// 1.
 #[inline(always)]
 pub(crate) unsafe fn dots_of_blocks<S: Simd>(
     simd: S,
@@ -198,8 +200,8 @@ impl<Q: Quants> Columns for BlockColumns<Q> {
 /// Packs columns of blocks that start `stride` bytes apart, as [`pack_transposed`] does.
 ///
 /// # Safety
-/// Each column must have `depth` elements, a multiple of [`BLOCK`]; `to` must have room for `depth` times the
-/// padded number of columns.
+/// Each column of `right` must be valid for reads of `depth` elements, a multiple of [`BLOCK`], and `to` for
+/// writes of `depth` times the padded number of columns.
 #[inline(always)]
 pub(crate) unsafe fn pack_blocks<S: Simd>(
     simd: S,

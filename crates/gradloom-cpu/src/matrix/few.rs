@@ -24,8 +24,8 @@ pub(super) const GROUP_OF_SEVERAL: usize = 4;
 /// index p starts at `right + p·stride`.
 ///
 /// # Safety
-/// The operands must be valid for `count <= FEW_ROWS` rows, `depth` contracted indices and the target's
-/// columns; nothing else may access the target.
+/// `rows`, `right` and `target` must be valid for `count <= FEW_ROWS` rows, `depth` contracted indices and
+/// the target's columns. Nothing else may access the target.
 #[inline(always)]
 pub(crate) unsafe fn add_rows<S: Simd, E: Stored>(
     simd: S,

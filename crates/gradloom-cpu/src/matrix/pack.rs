@@ -10,8 +10,8 @@ use crate::simd::Simd;
 /// Packs `rows` rows as contracted indices and their elements as columns: the right operand of `x · rows`.
 ///
 /// # Safety
-/// `row(i)` for `i < rows` must point to `columns` elements with stride `step`; `to` must have room for
-/// `rows` times the padded number of columns.
+/// `row(i)` for `i < rows` must be valid for reads of `columns` elements with stride `step`, and `to` for
+/// writes of `rows` times the padded number of columns.
 #[inline(always)]
 pub(crate) unsafe fn pack_rows<S: Simd>(
     simd: S,
@@ -47,8 +47,8 @@ pub(crate) unsafe fn pack_rows<S: Simd>(
 /// are contiguous along a row are copied together; if such runs are short, runs along a column are.
 ///
 /// # Safety
-/// There must be an element for each `i < rows` and `j < columns`; `to` must have room for `rows` times the
-/// padded number of columns.
+/// `start + row(i) + column(j)` must be valid for a read for each `i < rows` and `j < columns`, and `to` for
+/// writes of `rows` times the padded number of columns.
 #[inline(always)]
 pub(crate) unsafe fn pack_stepped<S: Simd>(
     simd: S,
@@ -117,8 +117,8 @@ pub(crate) unsafe fn pack_stepped<S: Simd>(
 /// Packs [`BLOCK`] rows whose elements are adjacent in memory along each column, rather than along the rows.
 ///
 /// # Safety
-/// There must be `BLOCK` elements at each of the columns, and room for `BLOCK` rows with stride `width`,
-/// which must be at least the number of columns.
+/// `from` must be valid for reads of `BLOCK` elements at each offset in `columns`, and `to` for writes of
+/// `BLOCK` rows with stride `width`, which must be at least the number of columns.
 #[inline(always)]
 unsafe fn pack_square_rows(from: *const f32, columns: &[usize], to: *mut f32, width: usize) {
     let (squares, rest) = columns.as_chunks::<BLOCK>();
@@ -144,8 +144,8 @@ const WIDEST: usize = 32;
 /// Packs `rows` rows as columns and their elements as contracted indices: the right operand of `x · rowsᵀ`.
 ///
 /// # Safety
-/// `row(i)` for `i < rows` must point to `depth` elements with stride `step`; `to` must have room for `depth`
-/// times the padded number of rows.
+/// `row(i)` for `i < rows` must be valid for reads of `depth` elements with stride `step`, and `to` for
+/// writes of `depth` times the padded number of rows.
 #[inline(always)]
 pub(crate) unsafe fn pack_transposed<S: Simd>(
     _: S,
@@ -193,7 +193,8 @@ const BLOCK: usize = 4;
 /// Transposes a square of `BLOCK` rows; the rows of the result are `stride` apart.
 ///
 /// # Safety
-/// Each row must have `BLOCK` elements, and each row of the result must have room for as many.
+/// Each of `rows` must be valid for reads of `BLOCK` elements, and each row of the result at `to` for writes
+/// of `BLOCK` elements.
 #[inline(always)]
 unsafe fn transpose(rows: [*const f32; BLOCK], to: *mut f32, stride: usize) {
     // Use intrinsics, because LLVM does not find these shuffles and would extract the elements of the rows

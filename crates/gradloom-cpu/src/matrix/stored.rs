@@ -93,8 +93,8 @@ half! {
 /// element of column j and contracted index p is at `right + j·free_stride + p·contract_stride`.
 ///
 /// # Safety
-/// Each column must have `depth` elements; `to` must have room for `depth` times the padded number of
-/// columns.
+/// Each column of `right` must be valid for reads of `depth` elements, and `to` for writes of `depth` times
+/// the padded number of columns.
 #[inline(always)]
 pub(crate) unsafe fn pack_stored<S: Simd, E: Stored>(
     simd: S,
@@ -192,7 +192,7 @@ pub(crate) unsafe fn pack_stored_transposed<S: Simd, E: Stored>(
 /// Returns a vector of up to `count` numbers with stride `step`; the remaining lanes are 0.
 ///
 /// # Safety
-/// The loaded numbers must be readable, and the first one even if `count` is 0.
+/// `from` must be valid for reads of the returned numbers, and of the first one even if `count` is 0.
 #[inline(always)]
 unsafe fn some<S: Simd, E: Stored>(simd: S, count: usize, from: *const E, step: usize) -> S::F32s {
     // SAFETY: guaranteed by the caller.
@@ -202,7 +202,8 @@ unsafe fn some<S: Simd, E: Stored>(simd: S, count: usize, from: *const E, step: 
 /// Returns a vector of numbers with stride `step`, with zeros after the first `count`.
 ///
 /// # Safety
-/// `count` numbers must be readable, and the first one even if `count` is 0.
+/// `from` must be valid for reads of `count` numbers with stride `step`, and of the first one even if `count`
+/// is 0.
 #[inline(always)]
 unsafe fn gather<S: Simd, E: Stored>(simd: S, count: usize, from: *const E, step: usize) -> S::F32s {
     // SAFETY: guaranteed by the caller.

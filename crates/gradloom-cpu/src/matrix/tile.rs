@@ -66,8 +66,8 @@ impl TileTarget {
 /// Computes `target = rows · panels` for `count` rows, over the contracted indices in `range`.
 ///
 /// # Safety
-/// The operands must be valid for `count` rows, `range` must lie within `panels.depth`, and nothing else may
-/// access the target.
+/// `rows` and `target` must be valid for `count` rows, `panels` must be valid, and `range` must lie within
+/// `panels.depth`. Nothing else may access the target.
 #[inline(always)]
 pub(crate) unsafe fn multiply<S: Simd>(
     simd: S,
@@ -192,9 +192,9 @@ pub(crate) enum Steps<'a> {
 /// Computes `target = rows · columns` for `count` rows. The panel of columns stays in the first-level cache.
 ///
 /// # Safety
-/// The operands must be valid for `count` rows, `depth` contracted indices and `columns.count` columns, which
-/// must fit in two vectors. Nothing else may access the target's rows and columns. A table of steps must have
-/// `depth` entries.
+/// `rows`, `columns` and `target` must be valid for `count` rows, `depth` contracted indices and
+/// `columns.count` columns, which must fit in two vectors. Nothing else may access these rows and columns of
+/// the target. A table of steps must have `depth` entries.
 #[inline(always)]
 pub(crate) unsafe fn panel<S: Simd>(
     simd: S,

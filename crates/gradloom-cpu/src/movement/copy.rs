@@ -1,8 +1,8 @@
-//! Copies strided elements to strided places.
+//! Copies elements from one strided layout to another.
 //!
 //! In: two layouts of equal shapes, then the addresses of the buffers. Out: every element of the first layout
-//! at its place in the second. Invariant: elements may be copied in any order, because no place is written
-//! twice. Axes are sorted by the strides of the target and merged where both sides allow it. The two
+//! at its position in the second. Invariant: elements may be copied in any order, because no location is
+//! written twice. Axes are sorted by the strides of the target and merged where both sides allow it. The two
 //! innermost axes form a plane that is divided into blocks, and into squares if the source runs across the
 //! target (a transposition), so that cache lines are used whole on both sides.
 

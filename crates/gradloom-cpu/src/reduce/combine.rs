@@ -110,7 +110,7 @@ macro_rules! extreme {
 extreme!(MaxF32 >, MinF32 <, MaxI32 >, MinI32 <, MaxU32 >, MinU32 <);
 
 /// # Safety
-/// `count` elements must be readable at `from`.
+/// `from` must be valid for reads of `count` elements.
 #[inline(always)]
 pub(crate) unsafe fn row_body<F: Reducer>(count: usize, from: *const F::T) -> F::T {
     let mut lanes = [F::IDENTITY; LANES];

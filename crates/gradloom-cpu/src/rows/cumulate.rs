@@ -76,7 +76,7 @@ const BLOCK: usize = 8;
 /// Returns the total of `count` elements with stride `stride`.
 ///
 /// # Safety
-/// The elements must be readable.
+/// `from` must be valid for reads of `count` elements with stride `stride`.
 #[inline(always)]
 unsafe fn total_body<F: Reduction>(from: *const F::T, stride: isize, count: usize) -> F::Sum {
     let mut sum = F::IDENTITY;
@@ -98,7 +98,7 @@ multiversion! {
 /// Writes the inclusive running totals of `count` elements, starting from `sum`.
 ///
 /// # Safety
-/// The elements must be readable, and the results writable.
+/// `from` must be valid for reads and `to` for writes of `count` elements with their strides.
 #[inline(always)]
 unsafe fn totals_body<F: Reduction>(
     (from, from_stride): From<F::T>,

@@ -71,7 +71,7 @@ pub(super) fn unpacked(packed: u64) -> (u32, usize) {
 /// Packs `count` elements from `first` on. Keys are XORed with `flip`, which is 0 or all ones.
 ///
 /// # Safety
-/// The elements must be readable, and `to` must have room for `count` numbers.
+/// `from` must be valid for reads of the elements, and `to` for writes of `count` numbers.
 #[inline(always)]
 pub(super) unsafe fn pack_body<E: Element>(
     (from, stride): (*const E, usize),

@@ -12,7 +12,8 @@ const BLOCK: usize = 16;
 /// are fewer, the rest is `u64::MAX`.
 ///
 /// # Safety
-/// The elements must be readable, and `to` must have room for `keep` numbers, at most [`MOST_SELECTED`].
+/// `from` must be valid for reads of the elements, and `to` for writes of `keep` numbers, at most
+/// [`MOST_SELECTED`].
 #[inline(always)]
 pub(super) unsafe fn select_body<E: Element>(
     (from, stride): (*const E, usize),

@@ -225,7 +225,7 @@ fn digit_of(number: u64, digit: u32) -> usize {
 /// Writes each number to the next place of its digit, and increments that place.
 ///
 /// # Safety
-/// All places must be writable.
+/// For each number, `to` must be valid for a write at the next place of its digit.
 #[inline(always)]
 unsafe fn place(numbers: &[u64], digit: u32, places: &mut [u32], to: *mut u64) {
     for &number in numbers {
@@ -275,7 +275,8 @@ impl Numbers {
     /// Returns `count` numbers from `start` on.
     ///
     /// # Safety
-    /// The numbers must lie within the scratch, and no other reference to them may be alive.
+    /// `start + count` must not exceed the length of the scratch memory in numbers, and no other reference to
+    /// these numbers may be alive.
     #[allow(clippy::mut_from_ref)]
     unsafe fn list(&self, start: usize, count: usize) -> &mut [u64] {
         // SAFETY: guaranteed by the caller; every bit pattern is a valid number.
@@ -294,7 +295,7 @@ impl Counts {
     /// Returns the counts of a piece.
     ///
     /// # Safety
-    /// No other reference to the counts may be alive.
+    /// `self` must have counts for the pieces, to which no other reference may be alive.
     #[allow(clippy::mut_from_ref)]
     unsafe fn of(&self, piece: usize) -> &mut [u32] {
         // SAFETY: guaranteed by the caller.
@@ -305,7 +306,7 @@ impl Counts {
     /// Returns `false` if all numbers have the same digit.
     ///
     /// # Safety
-    /// No other reference to the counts may be alive.
+    /// `self` must have counts for the pieces, to which no other reference may be alive.
     unsafe fn start(&self, pieces: usize, extent: usize) -> bool {
         let mut next = 0;
         for digit in 0..DIGITS {

@@ -11,7 +11,7 @@ fn blocks(random: &mut Random, format: BlockFormat, rows: usize, elements: usize
     let row = format.bytes_of(elements).unwrap();
     let mut bytes: Vec<u8> = (0..rows * row).map(|_| random.below(256) as u8).collect();
     for block in bytes.chunks_exact_mut(size) {
-        // Scales of either sign, of magnitude about 2^-6.
+        // Use scales of either sign and of magnitude about 2^-6.
         let scale = 0x2000 + random.below(0x800) + random.below(2) * 0x8000;
         block[..2].copy_from_slice(&(scale as u16).to_le_bytes());
     }
