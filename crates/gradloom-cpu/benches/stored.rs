@@ -2,9 +2,9 @@
 //! `cargo bench -p gradloom-cpu --bench stored`.
 //!
 //! For each shape and format, prints billions of bytes of weights read per second on all threads, along with
-//! the rate of a plain sum over the same bytes. Runs take turns, so that other load on the machine affects
-//! all alike; the median and the best are printed. The weights of many products lie one after another in
-//! memory, so that no run finds its weights in a cache.
+//! the rate of a plain sum over the same bytes. Runs alternate, so that other load on the machine affects all
+//! alike; the median and the best are printed. The weights of many products lie one after another in memory,
+//! so that no run finds its weights in a cache.
 
 use gradloom_codegen::cpu::dot_workspace;
 use gradloom_core::ir::{BlockFormat, DType, DotAxes, Graph, OpId, OpKind, ValueId};

@@ -1,7 +1,8 @@
 //! Selection of the fastest cuBLASLt algorithm for each product, measured once.
 //!
-//! In: a product, and addresses of memory for it. Out: an algorithm. Invariant: a product is computed the
-//! same way every time a program is loaded, so algorithms are measured only if the choice can be cached.
+//! In: a product, and addresses of memory for it. Out: an algorithm. Invariant: a product is computed by the
+//! same algorithm every time a program is loaded, so algorithms are measured only if the choice can be
+//! cached.
 
 use super::clock::Clock;
 use super::driver::{Address, Algorithm, Call, Node, ProductCall};

@@ -342,7 +342,7 @@ fn checked(call: &'static str, status: c_int) -> Fallible<()> {
         15 => "the library does not support it",
         _ => "the library says no more",
     };
-    // Offset so that the codes do not collide with the driver's.
+    // Offset the codes, so that they do not collide with the driver's.
     Err(Failure { call, code: 10_000 + status.unsigned_abs(), text: text.to_string() })
 }
 

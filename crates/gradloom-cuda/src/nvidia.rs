@@ -455,7 +455,7 @@ mod tests {
         assert_eq!(in_a_row(&['a'], &[]), Some(vec!['a']));
         assert_eq!(in_a_row(&['c', 'a', 'b'], &[('b', 'c'), ('a', 'b')]), Some(vec!['a', 'b', 'c']));
         assert_eq!(in_a_row::<char>(&[], &[]), None);
-        // Unconnected nodes, a fork, a join, a cycle.
+        // Unconnected nodes, a fork, a join and a cycle are rejected.
         assert_eq!(in_a_row(&['a', 'b'], &[]), None);
         assert_eq!(in_a_row(&['a', 'b', 'c'], &[('a', 'b'), ('a', 'c')]), None);
         assert_eq!(in_a_row(&['a', 'b', 'c'], &[('a', 'c'), ('b', 'c')]), None);

@@ -67,7 +67,7 @@ pub trait Backend: Any + Send + Sync {
     /// Returns the target of programs, in the device's default precision.
     fn target(&self) -> &Target;
     /// Returns the target of one program in the given precision, with the tuning results for its kernels and
-    /// without the features that the device turns out to lack.
+    /// without the features that the device lacks.
     fn target_of(&self, graph: &Graph, _fused: &Fused, precision: Precision) -> Target {
         self.target().in_precision(precision).for_graph(graph, || true)
     }

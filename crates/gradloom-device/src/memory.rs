@@ -30,8 +30,8 @@ pub trait DeviceMemory: Any + Debug + Send + Sync {
     /// Returns an error if the device is lost, or cannot return bytes synchronously.
     fn read(&self, offset: usize, into: &mut [u8]) -> Result<()>;
 
-    /// Writes bytes at an offset. Work that is submitted later sees them. Nothing else may access the range
-    /// during the call.
+    /// Writes bytes at an offset, for work that is submitted later. Nothing else may access the range during
+    /// the call.
     ///
     /// # Errors
     /// Returns an error if the device is lost.

@@ -12,7 +12,7 @@ use gradloom_codegen::simt::{
 use gradloom_core::ir::{BinaryOp, Builder, DType, Graph, OpKind, Output, Type};
 use gradloom_core::reference::{HostTensor, evaluate};
 
-/// Memory and faults of the kernels of a launch.
+/// Memory that the kernels of a launch access, and the faults that they report.
 pub struct Machine {
     /// Bits of the elements of each operand.
     pub operands: Vec<Vec<u32>>,

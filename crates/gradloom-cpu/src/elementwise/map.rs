@@ -214,8 +214,8 @@ impl<T: Copy + Default> RowRest<T> {
 }
 
 /// The body of a [`MapFn`]: `$compute` fills the target from the operands' next elements, chunk by chunk. Its
-/// arguments are references, which tell the compiler that results do not overlap operands. Without that, it
-/// generates scalar or slower code.
+/// arguments are references, from which the compiler infers that results do not overlap operands. Without
+/// this information, it generates scalar or slower code.
 ///
 /// It is a macro rather than a function that takes a closure, because a closure is a separate function, which
 /// the compiler may leave uninlined and then compiles for the baseline instruction set.

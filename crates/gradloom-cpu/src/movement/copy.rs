@@ -12,7 +12,7 @@ use gradloom_core::kernel::{Launch, Layout};
 
 /// Side length of the squares of a transposition: a cache line of 4-byte elements.
 const SQUARE: usize = 16;
-/// Side length of the blocks of squares: the cache lines of both sides stay in the first-level cache, and
+/// Side length of the blocks of squares: the cache lines of both sides fit in the first-level cache, and
 /// their pages in the TLB.
 const TILE: usize = 64;
 

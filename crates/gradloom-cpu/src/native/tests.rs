@@ -524,7 +524,7 @@ fn rows_with_more_values_than_registers_pick_too() {
         let of_rows: Vec<VectorOperand> = (0..given).map(|i| builder.row(n(3 + i), 4)).collect();
         let more = builder.add(x, of_rows[0]);
         builder.store(n(0), 4, more);
-        // All are live at the same time, and there are more of them than registers.
+        // All products are live at the same time, and there are more products than registers.
         let products: Vec<VectorOperand> = of_rows.iter().map(|&of_row| builder.mul(x, of_row)).collect();
         let mut chosen = products[0];
         for &product in &products[1..] {

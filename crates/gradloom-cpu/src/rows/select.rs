@@ -9,7 +9,7 @@ const ROOM: usize = 2 * MOST_SELECTED;
 const BLOCK: usize = 16;
 
 /// Writes the `keep` smallest of `count` packed elements from `first` on, in no particular order. If there
-/// are fewer, the rest is `u64::MAX`.
+/// are fewer, the remaining numbers are `u64::MAX`.
 ///
 /// # Safety
 /// `from` must be valid for reads of the elements, and `to` for writes of `keep` numbers, at most

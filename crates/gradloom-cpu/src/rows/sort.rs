@@ -295,7 +295,7 @@ impl Counts {
     /// Returns the counts of a piece.
     ///
     /// # Safety
-    /// `self` must have counts for the pieces, to which no other reference may be alive.
+    /// `self` must have counts for `piece`, and no other reference to them may be alive.
     #[allow(clippy::mut_from_ref)]
     unsafe fn of(&self, piece: usize) -> &mut [u32] {
         // SAFETY: guaranteed by the caller.
@@ -306,7 +306,7 @@ impl Counts {
     /// Returns `false` if all numbers have the same digit.
     ///
     /// # Safety
-    /// `self` must have counts for the pieces, to which no other reference may be alive.
+    /// `self` must have counts for `pieces` pieces, and no other reference to them may be alive.
     unsafe fn start(&self, pieces: usize, extent: usize) -> bool {
         let mut next = 0;
         for digit in 0..DIGITS {

@@ -1,8 +1,8 @@
 //! WebAssembly vectors.
 //!
-//! In: the operations of [`Simd`]. Out: 128-bit instructions. Invariant: products are rounded before they
-//! are added, unless the module is compiled with relaxed SIMD. In that case the machine decides, in the same
-//! way for all products.
+//! In: the operations of [`Simd`]. Out: 128-bit instructions. Invariant: products are rounded before they are
+//! added, unless the module is compiled with relaxed SIMD. In that case, rounding depends on the machine but
+//! is the same for all products.
 
 use super::{Simd, instructions};
 use std::arch::wasm32::*;

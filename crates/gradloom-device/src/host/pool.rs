@@ -24,7 +24,7 @@ const SPIN: Duration = Duration::from_micros(20);
 const CAN_START_THREADS: bool = cfg!(any(not(target_family = "wasm"), target_os = "wasi"));
 
 thread_local! {
-    /// Index of this thread in the run that it takes part in.
+    /// Index of this thread in its current run.
     static WORKER: Cell<Option<usize>> = const { Cell::new(None) };
 }
 

@@ -139,7 +139,7 @@ impl Results {
         self.at(launch, error)
     }
 
-    /// Adds the position in the user's source of a launch to its error.
+    /// Adds the launch's position in the user's source to an error of the launch.
     pub fn at(&self, launch: &Launch, error: Error) -> Error {
         let op = &self.graph.ops[launch.op];
         match self.graph.origin(op) {
