@@ -34,11 +34,12 @@ pub(super) struct Gpu {
     events: Mutex<Vec<Event>>,
 }
 
-/// Time after its start up to which a wait polls the device without a pause.
+/// Time from the start of a wait during which it polls the device without a pause.
 const SPIN: Duration = Duration::from_micros(200);
-/// Time after its start up to which a longer wait yields to other threads between polls.
+/// Time from the start of a wait during which it yields to other threads between polls, once [`SPIN`] has
+/// passed.
 const YIELD: Duration = Duration::from_millis(20);
-/// Time for which an even longer wait sleeps between polls.
+/// Time for which a wait sleeps between polls, once [`YIELD`] has passed.
 const NAP: Duration = Duration::from_micros(100);
 
 impl Gpu {

@@ -396,7 +396,8 @@ fn kernels_in_a_row(graph: Graph, has_data: bool) -> Option<Vec<(sys::CUgraphNod
     Some(in_a_row(nodes, &edges)?.into_iter().map(|node| (node, data_to(node))).collect())
 }
 
-/// Returns the nodes in the order of the edges if the edges form a single chain through all nodes.
+/// Returns the nodes in the order of the edges if the edges form a single chain through all nodes; `None`
+/// otherwise.
 fn in_a_row<T: Copy + PartialEq>(nodes: &[T], edges: &[(T, T)]) -> Option<Vec<T>> {
     let mut row = vec![*nodes.iter().find(|&node| edges.iter().all(|(_, to)| to != node))?];
     while let Some((_, next)) = edges.iter().find(|(from, _)| *from == row[row.len() - 1]) {

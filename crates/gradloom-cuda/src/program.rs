@@ -60,7 +60,7 @@ pub(super) struct CudaProgram {
     pub(super) profile: Spans,
     /// Clock with the start and the end of a whole step, if steps are timed.
     pub(super) clock: Option<Clock>,
-    /// True if both points belong to the last step.
+    /// True if both points of `clock` belong to the last step.
     pub(super) is_timed: bool,
     /// True if arena and scratch are filled with NaN before each step; see [`Mode`](super::options::Mode).
     pub(super) poisoned: bool,

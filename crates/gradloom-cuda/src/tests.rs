@@ -312,7 +312,7 @@ fn fail_each(made: impl Fn() -> (Arc<Fake>, CudaOptions)) {
     let end = life(&driver, &options, &mut None).unwrap();
     let calls = driver.state().calls.clone();
     assert!(calls.len() > 60, "{} calls", calls.len());
-    // Out of memory, an invalid value, an illegal address.
+    // Codes of an out-of-memory error, an invalid value and an illegal address.
     for code in [2, 1, 700] {
         for (at, call) in calls.iter().enumerate() {
             let (driver, options) = made();

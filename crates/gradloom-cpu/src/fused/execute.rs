@@ -152,7 +152,7 @@ impl Program {
                 }
                 SlotPlace::Read(read, grid) => moving(task.reads[*read].cast_mut(), grid),
                 SlotPlace::Write(write, grid) => moving(task.writes[*write], grid),
-                // Set by `run_block`.
+                // `run_block` sets this address.
                 SlotPlace::Accumulator => still(std::ptr::null_mut(), 0, false),
                 SlotPlace::Pending => unreachable!("a program was left unfinished"),
             }

@@ -6,7 +6,7 @@ use gradloom_core::ir::DType;
 use gradloom_runtime::Device;
 use gradloom_testing::Leaves;
 
-/// Extents of an attention: batch, heads, key heads, queries, keys, depth, value depth.
+/// Extents of an attention op: batch, heads, key heads, queries, keys, depth, value depth.
 pub(crate) type Extents = [usize; 7];
 
 fn list(extents: &[usize]) -> String {

@@ -79,7 +79,7 @@ fn the_bits_are_those_of_other_machines() {
     ] {
         let bits: Vec<u32> = elements_of(&init, [100_003], KEY).into_iter().map(f32::to_bits).collect();
         assert_eq!(bits[..3], first, "{init:?}");
-        // FNV-1a over words.
+        // FNV-1a hash of the words.
         let hash = bits.iter().fold(0x811c_9dc5_u32, |hash, bits| (hash ^ bits).wrapping_mul(0x0100_0193));
         assert_eq!(hash, all, "{init:?}: {hash:#x}");
     }
@@ -147,7 +147,8 @@ fn tails_are_as_heavy_as_they_should_be() {
             );
         }
     }
-    // The most extreme words: finite, and close to the square root of -2 log(2^-33).
+    // For the most extreme words, the numbers are finite; the largest is close to the square root of -2
+    // log(2^-33).
     let (far, _) = normal_pair(0, 0);
     assert!((far - 6.764).abs() < 0.001, "{far}");
     let (near, _) = normal_pair(u32::MAX, 0);

@@ -141,7 +141,7 @@ fn powers() {
         );
     };
     for _ in 0..if cfg!(debug_assertions) { 100_000 } else { 10_000_000 } {
-        // Arbitrary bits, then numbers with finite powers.
+        // Check arbitrary bits, then numbers with finite powers.
         check(f32::from_bits(random()), f32::from_bits(random()));
         let x = (random() as f32 / 2f32.powi(32) * 8.0 - 4.0).exp();
         check(x, random() as f32 / 2f32.powi(32) * 60.0 - 30.0);
