@@ -46,7 +46,7 @@ impl Gpu {
     /// Opens the driver's device with the given index.
     ///
     /// # Errors
-    /// Returns an error if it cannot be opened.
+    /// Returns an error if the device cannot be opened.
     pub(super) fn open(
         driver: Arc<dyn Driver>,
         index: usize,

@@ -2,7 +2,7 @@
 //!
 //! In: a graph, its plan, the source code of its kernels, the store. Out: a [`CudaProgram`]. The steps are:
 //! allocate memory ([`Regions`]), load the kernels, compute their parameters, run the hoisted launches, and
-//! build graphs of the rest, whose edges follow from the memory that each kernel accesses.
+//! build graphs of the remaining launches, whose edges follow from the memory that each kernel accesses.
 
 use super::driver::{Call, Function, GraphExec, KernelCall, Node, ProductCall};
 use super::exchange::Exchange;

@@ -154,8 +154,8 @@ fn no_memory(bytes: usize, what: &dyn Display) -> Error {
         .help("give out less: a sum or a slice of it, or a smaller batch")
 }
 
-/// Name of an output in an error message. It is formatted only when the message is, because a step must not
-/// allocate.
+/// Name of an output in an error message. The name is formatted only as part of the message, because a step
+/// must not allocate.
 #[derive(Debug)]
 pub struct OutputName<'a>(&'a str);
 

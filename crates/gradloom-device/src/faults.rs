@@ -365,7 +365,7 @@ impl Queued for FaultyProgram<dyn Queued> {
     }
 }
 
-/// A queued step whose results fail to be read on demand.
+/// A queued step for which reading the results fails on demand.
 #[derive(Debug)]
 struct FaultyPending {
     inner: Box<dyn Pending>,

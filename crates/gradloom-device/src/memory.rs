@@ -8,7 +8,7 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::ptr::NonNull;
 
-/// An allocator of device memory; it returns `None` if there is not enough.
+/// Function that allocates device memory; returns `None` if there is not enough.
 pub type Allocate<'a> = &'a dyn Fn(u64) -> Option<Memory>;
 
 /// Converts a number of bytes to `usize`; returns [`usize::MAX`], a size that no allocation has, if it does

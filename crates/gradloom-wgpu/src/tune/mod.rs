@@ -3,7 +3,8 @@
 //! In: the problems of a program. Out: [`Choices`] with the fastest of several candidates for each problem,
 //! measured once on a separate device and stored in a file (`file.rs`), which later runs read instead.
 //! Invariant: the choice for a problem never changes once it has been returned, so lowered programs remain
-//! valid; after a failure, the rule's choice is used, and programs still compile.
+//! valid; a failure never prevents a program from being compiled, but may leave the rule's choice in use or
+//! cause another measurement.
 
 mod clock;
 mod file;
