@@ -180,8 +180,8 @@ pub(super) trait Driver: fmt::Debug + Send + Sync {
     fn add_early_kernel(&self, graph: Graph, after: Node, call: &KernelCall) -> Fallible<Node>;
     /// Captures the operations that `ask` submits to the stream as a graph, instead of executing them.
     fn capture(&self, stream: Stream, ask: &mut dyn FnMut() -> Fallible<()>) -> Fallible<Graph>;
-    /// Adds the content of `child`, which starts when the nodes in `after` are done: a sequence of kernels as
-    /// nodes of this graph, anything else as a child graph. Returns the last node.
+    /// Adds the content of `child`, which starts when the nodes in `after` are done. A sequence of kernels is
+    /// added as nodes of this graph, anything else as a child graph. Returns the last node.
     fn add_graph(&self, graph: Graph, after: &[Node], child: Graph) -> Fallible<Node>;
     fn instantiate(&self, graph: Graph) -> Fallible<GraphExec>;
     fn destroy_exec(&self, exec: GraphExec);

@@ -18,7 +18,8 @@ pub(crate) struct CudaMemory {
 impl CudaMemory {
     /// Allocates memory; returns `None` if there is not enough.
     pub(super) fn new(gpu: &Arc<Gpu>, bytes: usize) -> Option<Self> {
-        // Copies transfer whole 16-byte units, and cuBLASLt may read past the end of a matrix.
+        // Allocate more bytes, because copies transfer whole 16-byte units and cuBLASLt may read past the end
+        // of a matrix.
         let whole = bytes.checked_next_multiple_of(16)?.checked_add(ROOM_BEHIND)?;
         let address = gpu.ask_memory(|driver| driver.allocate(whole))?;
         let memory = Self { gpu: Arc::clone(gpu), address, bytes };

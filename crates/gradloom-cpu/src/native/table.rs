@@ -101,8 +101,8 @@ mod threads {
             }
         }
 
-        /// Records that this thread's table contains the code at an index, and returns `true` if it did not
-        /// before.
+        /// Records that this thread's table contains the code at an index, and returns `true` if the table
+        /// did not contain it before.
         fn is_new(&self, number: usize) -> bool {
             PLACED.with_borrow_mut(|placed| {
                 if placed.len() <= number {
