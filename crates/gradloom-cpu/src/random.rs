@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn every_instruction_set_gives_the_words_of_the_reference() {
         let (key, step, site) = ([7, 9], 11, 13);
-        // The last start carries into the counter's high word.
+        // The last of these blocks carries into the counter's high word.
         for block in [0, 16, 1 << 20, (1 << 32) - 5] {
             for level in InstructionSet::available() {
                 let mut words = [0; WORDS];

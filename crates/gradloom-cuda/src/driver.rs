@@ -55,9 +55,9 @@ impl Failure {
     /// Returns `true` if the device is unusable for the rest of the process, because a kernel or the device
     /// itself failed.
     pub(super) fn is_loss(&self) -> bool {
-        // "CUresult" in CUDA's driver API: deinitialized, ECC, illegal address, launch timeout, context is
-        // destroyed, assertion, hardware stack, illegal instruction, misaligned address, invalid address
-        // space, invalid program counter, launch failed, and unknown.
+        // These codes of "CUresult" in CUDA's driver API mean deinitialized, ECC, illegal address, launch
+        // timeout, context is destroyed, assertion, hardware stack, illegal instruction, misaligned address,
+        // invalid address space, invalid program counter, launch failed, and unknown.
         matches!(self.code, 4 | 214 | 219 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 999)
     }
 }

@@ -77,7 +77,7 @@ fn a_step_is_one_graph_and_a_replay_changes_nothing_in_it() {
         let chain = graphs[0].iter().enumerate().skip(1).all(|(i, (after, _))| after[..] == [i - 1]);
         assert!(!chain, "independent kernels are branches");
     }
-    // Memory for results is allocated as steps need it.
+    // Run some steps first, because memory for results is allocated on demand.
     for _ in 0..8 {
         train.step((&IDS, &Y)).unwrap();
     }
@@ -321,7 +321,8 @@ fn fail_each(made: impl Fn() -> (Arc<Fake>, CudaOptions)) {
             let result = life(&driver, &options, &mut store);
             let what = format!("call {at} ({call}) with error {code}");
             match &result {
-                // Unknown free memory sets no limit, and drops report no errors.
+                // Only two kinds of failures go unnoticed: unknown free memory sets no limit, and drops
+                // report no errors.
                 Ok(_) => assert!(at >= end || *call == "free_bytes", "{what} went unnoticed"),
                 Err(error) => check(error, code, &what),
             }

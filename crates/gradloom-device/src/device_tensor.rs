@@ -100,10 +100,10 @@ impl DeviceTensor {
             return Err(Error::new(ErrorKind::Device, message).help("use `Device::cpu()`, or a GPU"));
         }
         let bytes = ty.bytes();
-        // CPU kernels expect the size of a buffer to be a multiple of the alignment.
+        // Round up the size, because CPU kernels expect it to be a multiple of the alignment.
         let room = bytes.checked_next_multiple_of(ALIGNMENT);
         let Some(memory) = room.and_then(|room| backend.allocate(room)) else {
-            // An allocation also fails if the device was lost in the meantime.
+            // Report a loss of the device, which also makes an allocation fail.
             backend.check()?;
             let error = Error::new(ErrorKind::Device, format!("no memory for {bytes} bytes of {ty}"));
             return Err(match backend.buffer_bytes().filter(|most| bytes > *most) {

@@ -45,7 +45,7 @@ pub fn hash(bytes: &[u8]) -> u64 {
 }
 
 fn user_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    // The XDG specification requires relative paths to be ignored.
+    // Ignore relative paths, as the XDG specification requires.
     let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     if let Some(folder) = absolute("XDG_CACHE_HOME") {
         return Some(folder);

@@ -526,7 +526,7 @@ fn to_half(x: f32, dtype: DType) -> f32 {
         let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) & 0xffff_0000;
         return if x.is_nan() { x } else { f32::from_bits(rounded) };
     }
-    // The unit in the last place: 10 fraction bits, or 2^-24 for subnormals.
+    // Compute the unit in the last place, for 10 fraction bits, or 2^-24 for subnormals.
     let exponent = (x.abs().to_bits() >> 23).max(113) as i32 - 127;
     let unit = 2f64.powi(exponent - 10);
     let rounded = ((f64::from(x) / unit).round_ties_even() * unit) as f32;
@@ -561,7 +561,7 @@ fn elementwise(kind: &OpKind, dtypes: &[DType], operands: &[Vec<u32>]) -> Vec<u3
 /// Creates a tensor from the bits of its elements.
 pub fn tensor(dtype: DType, shape: &[usize], bits: &[u32]) -> HostTensor {
     let number = |&bits: &u32| match dtype {
-        // 16-bit floats are stored as f32.
+        // Convert 16-bit floats like f32, as which they are stored.
         DType::F32 | DType::F16 | DType::BF16 => f64::from(f32::from_bits(bits)),
         DType::I32 | DType::U8 | DType::I64 => f64::from(bits.cast_signed()),
         DType::U32 | DType::Bool => f64::from(bits),

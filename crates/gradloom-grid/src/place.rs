@@ -91,7 +91,7 @@ impl Placement for Places<'_> {
 
     fn together(&self, launch: &Launch, parts: &[&Part]) -> (Operands, Vec<Vec<u32>>) {
         let (reads, writes) = (parts[0].reads.len(), parts[0].writes.len());
-        // The byte range that spans the i-th operand or result of all parts.
+        // Returns the byte range that spans the i-th operand or result of all parts.
         let span = |i: usize| {
             let bytes = parts.iter().map(|part| self.place(nth(launch, part, i)).1);
             bytes.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).expect("there is a part")

@@ -10,7 +10,7 @@ pub trait WebHost: Send + Sync {
     fn buffer(&self, bytes: usize) -> u32;
     /// Releases a buffer. Submissions before this call may still use it.
     fn drop_buffer(&self, buffer: u32);
-    /// Writes bytes, a multiple of 4, visible to later submissions.
+    /// Writes bytes, whose number must be a multiple of 4, for later submissions.
     fn write(&self, buffer: u32, offset: usize, bytes: &[u8]);
     /// Creates a program without kernels. Each of its steps produces `results` bytes of results, and starts
     /// by clearing the bytes of `cleared`.

@@ -162,7 +162,7 @@ impl Mapping {
         let is_mapped = Arc::new(OnceLock::new());
         let told = Arc::clone(&is_mapped);
         buffer.map_async(MapMode::Read, .., move |result| {
-            // The callback runs only once.
+            // Setting the result cannot fail, because the callback runs only once.
             let _ = told.set(result.is_ok());
         });
         Self { buffer, is_mapped }
@@ -207,7 +207,7 @@ pub(super) fn validated<R>(device: &Device, f: impl FnOnce() -> R) -> std::resul
 /// Returns an error if the wait ended early, because the device was lost, timed out, or does not have the
 /// submission.
 pub(super) fn poll(device: &Device, health: &Health, how: PollType) -> std::result::Result<(), PollError> {
-    // wgpu panics if a device is lost during a wait, after announcing the loss.
+    // Catch the panic of wgpu if a device is lost during a wait. wgpu announces the loss before it panics.
     catch_unwind(AssertUnwindSafe(|| device.poll(how).map(|_| ()))).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<String>().map(String::as_str);
         let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given");

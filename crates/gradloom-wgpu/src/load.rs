@@ -48,7 +48,7 @@ impl WgpuProgram {
         let refused = |shader: &Shader<'_>, why: &wgpu::Error| {
             shader.owner.blame(plan, graph, refused(shader.dispatch, why))
         };
-        // The tables are dropped at the end; bind groups keep their buffers alive.
+        // The tables can be dropped at the end, because bind groups keep their buffers alive.
         let tables = Tables::new(shaders.iter().copied(), with)?;
         let mut next_table = tables.iter();
         let mut ready = Vec::with_capacity(shaders.len());

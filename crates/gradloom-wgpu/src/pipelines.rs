@@ -101,8 +101,8 @@ impl Pipelines {
                             new.insert(&dispatch.source, Arc::new(pipeline));
                         }
                         Err(error) => {
-                            // Of several errors, that of the first shader is reported, whichever thread finds
-                            // it first.
+                            // Report the error of the first shader, regardless of the order in which threads
+                            // find errors.
                             let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
                             if failed.as_ref().is_none_or(|(first, _)| i < *first) {
                                 *failed = Some((i, error));
@@ -113,7 +113,8 @@ impl Pipelines {
                 }
             };
             for _ in 1..threads {
-                // If the system cannot start another thread, fewer threads do the work; this one always does.
+                // Ignore a failure to start a thread, after which fewer threads do the work; this one always
+                // does.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, make);
             }
             make();

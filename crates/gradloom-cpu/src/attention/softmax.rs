@@ -159,7 +159,7 @@ fn exp<S: Simd>(simd: S, x: S::F32s) -> S::F32s {
     /// Lower bound of `x` that keeps `2^n` a normal number.
     const LOWEST: f32 = -87.0;
     let constant = |value| simd.splat(value);
-    // `bounded` is NaN if `x` is.
+    // `max` returns its second operand if that is NaN, so `bounded` is NaN if `x` is.
     let bounded = simd.max(constant(LOWEST), x);
     let shifted = simd.mul_add(bounded, constant(std::f32::consts::LOG2_E), constant(ROUND));
     let n = simd.sub(shifted, constant(ROUND));

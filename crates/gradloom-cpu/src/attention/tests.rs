@@ -51,7 +51,7 @@ impl Setup {
         }
         if self.spec.block_table {
             let columns = blocks.len() / self.shape.batch;
-            // The table is a window of a wider one.
+            // Make the table a window of a wider one.
             let gap = random.below(3);
             let mut table = Tensor::i32([self.shape.batch, columns], blocks);
             let rows = (0..self.shape.batch)
@@ -222,7 +222,7 @@ fn many_blocks_of_queries_and_keys() {
 
 #[test]
 fn heads_of_one_tensor() {
-    // q, k and v as slices of [batch, length, 3·heads·depth], permuted to [batch, heads, length, depth].
+    // q, k and v are slices of [batch, length, 3·heads·depth], permuted to [batch, heads, length, depth].
     let (batch, heads, length, depth) = (2, 3, 40, 16);
     let mut random = Random(13);
     let all = Tensor::dense(&mut random, &[batch, length, 3, heads, depth].into());

@@ -92,7 +92,7 @@ macro_rules! row_loop {
     ($level:expr, scalar ($a:ident: $T:ty, $b:ident: $U:ty) $body:tt) => {
         function!($level, ($a: $T, $b: $U) -> $T { $body })
     };
-    // Vectorized below `math::LARGE_ANGLE`; larger angles use a scalar function.
+    // The loop is vectorized for angles below `math::LARGE_ANGLE`; a scalar function computes larger angles.
     ($level:expr, angle ($function:path, $scalar:path) {}) => {{
         struct Function;
         impl Map1 for Function {
@@ -208,7 +208,7 @@ pub(crate) fn select(dtype: DType, level: InstructionSet) -> MapFn {
 pub(crate) fn cast(from: DType, to: DType, level: InstructionSet) -> MapFn {
     match (from, to) {
         (F32, F32) | (I32 | U32, I32 | U32) => function!(level, (a: u32) -> u32 { a }),
-        // Equivalent to `a as i32`, which compiles to a scalar conversion of each element.
+        // This is equivalent to `a as i32`, but that would compile to a scalar conversion of each element.
         (F32, I32) => function!(level, (a: f32) -> i32 {
             let (low, high) = (-2_147_483_648.0, 2_147_483_648.0);
             // SAFETY: the number is finite and in range; NaN fails both comparisons and is replaced by 0.

@@ -196,7 +196,8 @@ impl Program {
             true => rows.len(),
             false => (self.capacity / width.max(1)).clamp(1, most_rows),
         };
-        // A single column is summed in vectors of rows, several columns row by row.
+        // A single column has longer leaves, because it is summed in vectors of rows, while several columns
+        // are summed row by row.
         let leaf = if columns.len() == 1 { LEAF_ROWS * LEAF_ROWS } else { LEAF_ROWS };
         for (slot, address) in self.slots.iter().zip(&mut task.memory.addresses) {
             match slot.place {

@@ -14,7 +14,7 @@ impl Task<'_> {
         let indices = self.on_tile(index, tile);
         // SAFETY: guaranteed by the caller.
         let index = unsafe { *indices.start.add(row * indices.row_stride).cast::<i32>() };
-        // Negative indices wrap to large ones.
+        // A negative index wraps to a large one, which is outside of every tile.
         let column = (index.cast_unsigned() as usize).wrapping_sub(tile.column);
         (column < tile.columns).then_some(column)
     }

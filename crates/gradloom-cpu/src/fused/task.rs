@@ -140,7 +140,7 @@ impl Task<'_> {
                 continue;
             }
             if operand.repeated && columns == 1 {
-                // With a single column, one element per row is a column.
+                // One element per row is a column, since there is a single column.
                 operand.repeated = false;
             }
             let bytes = self.memory.addresses[slot as usize].bytes;

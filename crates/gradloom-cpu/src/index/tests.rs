@@ -115,7 +115,7 @@ fn scatter_add_adds_in_order_also_in_place() {
 #[test]
 fn large_tables_are_split() {
     let mut random = Random(23);
-    // Long rows (split by columns), short rows (split by rows), and rows longer than a task.
+    // Test long rows (split by columns), short rows (split by rows), and rows longer than a task.
     for (rows, count, row) in [(100, 700, 384), (5000, 40_000, 3), (3, 2, 100_000), (7, 100_000, 1)] {
         let index = i32s([count], (0..count).map(|_| random.below(rows) as i32).collect::<Vec<_>>());
         let updates = Tensor::contiguous(&mut random, DType::U32, &[count, row].into());

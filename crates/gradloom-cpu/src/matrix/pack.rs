@@ -68,7 +68,7 @@ pub(crate) unsafe fn pack_stepped<S: Simd>(
             let used = width.min(columns - panel);
             let at: [usize; WIDEST] = std::array::from_fn(|j| if j < used { column(panel + j) } else { 0 });
             let to = to.wrapping_add(panel * rows + first * width);
-            // First column, length and offset of each run.
+            // Each run has a first column, a length and an offset.
             let mut runs = [(0, 0, 0); WIDEST];
             let mut found = 0;
             for (j, &at) in at[..used].iter().enumerate() {
@@ -93,7 +93,7 @@ pub(crate) unsafe fn pack_stepped<S: Simd>(
                     // SAFETY: guaranteed by the caller.
                     unsafe {
                         if length >= lanes {
-                            // The last vector may overlap the previous one.
+                            // The last vector ends at the end of the run, so it may overlap the previous one.
                             let mut c = 0;
                             while c + lanes < length {
                                 simd.store(to.add(c), simd.load(from.add(c)));

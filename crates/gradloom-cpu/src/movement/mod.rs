@@ -1,6 +1,6 @@
 //! Kernels that move elements without computing.
 //!
-//! In: strided operands. Out: their elements at other places. Invariant: all kernels except the one that
+//! In: strided operands. Out: their elements at other locations. Invariant: all kernels except the one that
 //! unpacks blocks are built on [`CopyLoop`], so transposed and interleaved cases are handled in one place.
 
 mod copy;

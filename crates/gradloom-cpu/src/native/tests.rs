@@ -364,7 +364,7 @@ fn rows_are_reduced_in_the_same_order() {
             let mut random = Random(7);
             for columns in [1, 15, 16, 17, 63, 64, 80, 255, 256, 300, 335, 1024, 1111] {
                 let rows = 3;
-                // Inexact sums, sometimes with a NaN.
+                // Use values with inexact sums, sometimes with a NaN.
                 let values: Vec<u32> = match columns % 5 {
                     0 => elements(dtype, rows * columns, &mut random),
                     _ => (0..rows * columns).map(|_| (1.0 + 0.1 * random.float()).to_bits()).collect(),
@@ -435,7 +435,7 @@ fn one_nan_anywhere_makes_the_extreme_of_a_row_nan() {
                 long: true,
                 ..Routine::default()
             };
-            // One row with a NaN in each column, and one row without NaN.
+            // For each column, one row has a NaN there; the last row has none.
             let mut values: Vec<u32> =
                 (0..columns * (columns + 1)).map(|i| ((i % 977) as f32).to_bits()).collect();
             (0..columns).for_each(|at| values[at * columns + at] = f32::NAN.to_bits());
@@ -452,7 +452,7 @@ fn one_nan_anywhere_makes_the_extreme_of_a_row_nan() {
 #[test]
 fn rows_pick_the_element_of_their_index_before_it_is_overwritten() {
     for way in ways() {
-        // Adds twice the selected element to a sum, and negates the row in place.
+        // The routine adds twice the selected element to a sum, and negates the row in place.
         let mut builder = Builder::default();
         let x = builder.load(n(0), 4);
         let two = builder.float(2.0);
@@ -486,8 +486,8 @@ fn rows_pick_the_element_of_their_index_before_it_is_overwritten() {
 #[test]
 fn columns_have_their_numbers_in_the_middle_of_rows_too() {
     for way in ways() {
-        // Writes the column numbers, and adds the element that the index selects, if it is among these
-        // columns.
+        // The routine writes the column numbers, and adds the element that the index selects, if it is among
+        // these columns.
         let mut builder = Builder::default();
         let (x, number) = (builder.load(n(0), 4), builder.columns());
         builder.store(n(1), 4, number);
@@ -560,7 +560,8 @@ fn rows_with_more_values_than_registers_pick_too() {
 #[test]
 fn more_values_than_registers_go_through_memory() {
     for way in ways() {
-        // Sums of all pairs of values, all of which are live to the end.
+        // The routine sums the values twice, the second time in reverse order, so all of them are live after
+        // the first sum.
         let live = 50;
         let mut builder = Builder::default();
         let x = builder.load(n(0), 4);

@@ -76,7 +76,7 @@ reducers! { $
     ProdF32: Mul of F32 => f32, 1.0, |a, b| a * b;
     MaxF32: Max of F32 => f32, f32::NEG_INFINITY, larger;
     MinF32: Min of F32 => f32, f32::INFINITY, smaller;
-    // Two's complement: sums and products have the same bits for i32 and u32.
+    // In two's complement, sums and products have the same bits for i32 and u32, so one reducer serves both.
     SumU32: Add of I32 | U32 => u32, 0, u32::wrapping_add;
     ProdU32: Mul of I32 | U32 => u32, 1, u32::wrapping_mul;
     MaxI32: Max of I32 => i32, i32::MIN, i32::max;

@@ -54,7 +54,8 @@ reductions! {
     // NaN persists: the first operand is kept unless the second one exceeds it or is NaN.
     MaxF32 f32 as f32: f32::NEG_INFINITY, |a, b| if b > a || b.is_nan() { b } else { a };
     MinF32 f32 as f32: f32::INFINITY, |a, b| if b < a || b.is_nan() { b } else { a };
-    // Wrapping sums and products have the same bits for signed and unsigned integers.
+    // Wrapping sums and products have the same bits for signed and unsigned integers, so one reduction serves
+    // both.
     SumInt u32 as u32: 0, u32::wrapping_add;
     ProdInt u32 as u32: 1, u32::wrapping_mul;
     MaxI32 i32 as i32: i32::MIN, |a, b| a.max(b);

@@ -50,7 +50,7 @@ fn check_cumulate(x: &Tensor, op: ReduceOp, reverse: bool) {
             row[at] = sum;
         }
     }
-    // A product of floats may exceed the range of f32.
+    // Round to f32, whose range a product of floats may exceed.
     expected.iter_mut().filter(|_| x.dtype == DType::F32).for_each(|x| *x = f64::from(*x as f32));
     let kind = OpKind::Cumulate { op, reverse };
     let mut job = Job::of_op(kind, vec![x.clone()], &[(x.dtype, shape)]);

@@ -190,7 +190,7 @@ unsafe impl Simd for Avx512 {
     unsafe fn load_nibbles(self, from: *const u8, high: bool) -> __m512 {
         // SAFETY: guaranteed by the caller.
         unsafe {
-            // Only the low four bits of each index are used.
+            // The permutation uses only the low four bits of each index, so the others need not be cleared.
             let table = _mm512_setr_ps(
                 -8.0, -7.0, -6.0, -5.0, -4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0,
             );

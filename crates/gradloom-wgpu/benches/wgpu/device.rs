@@ -187,7 +187,7 @@ impl Device {
             },
             cache: None,
         });
-        // The innermost scope must be popped first.
+        // Pop the innermost scope first, as wgpu requires.
         let errors = scopes.into_iter().rev().filter_map(|scope| block(scope.pop()));
         match errors.last() {
             None => Ok(pipeline),

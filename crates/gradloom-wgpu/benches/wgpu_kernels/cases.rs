@@ -14,7 +14,7 @@ pub(crate) struct Case {
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut all = Vec::new();
-    // Extents: batch, heads, queries, keys, depth.
+    // The extents are those of batch, heads, queries, keys and depth.
     for (name, extents) in [
         ("S", [8, 4, 128, 128, 32]),
         ("M", [4, 6, 256, 256, 64]),

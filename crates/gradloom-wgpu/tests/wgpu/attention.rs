@@ -112,7 +112,8 @@ fn enough_heads_for_large_blocks() {
         return;
     }
     for device in devices() {
-        // SwiftShader takes minutes and gigabytes to compile tiles of 64 rows, which it would not select.
+        // Skip SwiftShader, which takes minutes and gigabytes to compile tiles of 64 rows and would not
+        // select them.
         if !device.description().contains("SwiftShader") {
             check(&device, [8, 32, 16, 70, 65, 8, 12], ", causal", 0, 0);
         }

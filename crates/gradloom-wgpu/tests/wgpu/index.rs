@@ -89,11 +89,11 @@ fn rows_are_gathered_and_added_to() {
         (&[5, 4, 7], &[5, 4, 40], 2),
         (&[7, 3], &[0], 0),
         (&[7, 0], &[4], 0),
-        // Long runs of equal indices, and runs of various lengths.
+        // These cases have long runs of equal indices, and runs of various lengths.
         (&[2, 5], &[100], 0),
         (&[300, 40], &[4, 90], 0),
         (&[3000, 4], &[700], 0),
-        // More indices than are sorted in one pass.
+        // This case has more indices than are sorted in one pass.
         (&[2, 50, 2], &[2, 8500], 1),
     ];
     for device in devices() {

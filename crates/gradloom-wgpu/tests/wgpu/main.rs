@@ -24,8 +24,8 @@ use gradloom_core::reference::evaluate;
 use gradloom_runtime::{Device, Program};
 use gradloom_testing::{Leaves, values};
 
-/// Returns the device under test: an adapter whose name contains `GRADLOOM_ADAPTER`, or any if that is not
-/// set.
+/// Returns the device under test, whose adapter's name contains the value of `GRADLOOM_ADAPTER`. If the
+/// variable is not set, any adapter is used.
 fn device() -> Device {
     let name = gradloom_testing::adapter::name();
     gradloom::testing::gpu(&name).unwrap_or_else(|error| panic!("{error}"))

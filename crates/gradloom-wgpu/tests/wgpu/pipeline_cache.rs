@@ -91,7 +91,7 @@ fn a_folder_that_cannot_be_written_is_no_error() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    // A file has the name that the folder should have.
+    // Create a file with the name of the cache folder, so that the cache cannot be written.
     let place = folder.path().join("taken");
     fs::write(&place, "").unwrap();
     let device = device(&place);

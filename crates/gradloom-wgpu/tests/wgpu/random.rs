@@ -61,7 +61,8 @@ fn small_buffers_agree_too() {
     let graphs = random_graphs() / 5;
     let mut refused = 0;
     for seed in 2000..2000 + graphs {
-        // A fused kernel may read more buffers than it can bind; no real device has buffers this small.
+        // Accept the error of a fused kernel that reads more buffers than it can bind; no real device has
+        // buffers this small.
         let TrainingStep { graph, leaves } = training_step(seed);
         match Program::standalone(graph, &device, &|kind| leaves.value(kind)) {
             Err(error) if error.to_string().contains("storage buffers") => refused += 1,

@@ -184,8 +184,8 @@ fn sizes_around_those_of_registers() {
 
 #[test]
 fn large_products_agree_on_all_pools() {
-    // (m, n, k, left column-major, right column-major): both kinds of panels, edges, several blocks of the
-    // contracted index, split-K sums, vectors.
+    // Each case is (m, n, k, left column-major, right column-major). The cases cover both kinds of panels,
+    // edges, several blocks of the contracted index, split-K sums and vectors.
     let shapes = [
         (300, 200, 130, false, false),
         (300, 200, 600, false, true),
@@ -242,7 +242,7 @@ fn not_a_number_and_infinity_times_zero_spread() {
 fn windows_in_place_and_packed() {
     let mut random = Random(5);
     let (mut in_place, mut packed) = (0, 0);
-    // Output and input channels, extents of the kernel, extents of the result, stride.
+    // Each case has output and input channels, extents of the kernel, extents of the result, and a stride.
     let shapes = [
         ([32, 5], [3, 3], [8, 32], 1),
         ([64, 64], [3, 3], [4, 16], 1),

@@ -61,7 +61,7 @@ fn weights_in_blocks() {
     let axes = DotAxes { lhs_contract: vec![1], rhs_contract: vec![1], ..DotAxes::default() };
     for &format in BlockFormat::ALL {
         for [m, n, k] in EXTENTS {
-            // The rows of the left operand need not be contiguous.
+            // Use some column-major left operands, because rows need not be contiguous.
             let by_columns = random.below(3) == 0;
             let lhs = matrix(&mut random, [m, k], by_columns);
             let (rhs, right) = blocks(&mut random, format, n, k);

@@ -244,7 +244,7 @@ fn check(seed: u64, rows: usize, columns: usize, nodes: usize) {
                 );
             }
         }
-        // Random indices are sometimes negative.
+        // Only a negative index may trap; random indices are sometimes negative.
         Err(trap) => assert!(negative_index && trap.message.contains("out of range"), "{}", trap.message),
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn call(
     let instance = linker.instantiate_and_start(&mut store, &module).expect("a module that wants a memory");
     let function = instance.get_typed_func::<u32, ()>(&store, FUNCTION).expect("a function");
 
-    // A frame as the runtime fills it in, with 32-bit addresses.
+    // Fill in the frame as the runtime does, with 32-bit addresses.
     let at = 1024;
     let data = memory.data_mut(&mut store);
     data.fill(BETWEEN);

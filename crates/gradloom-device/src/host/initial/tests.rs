@@ -91,7 +91,8 @@ fn normal_numbers_have_the_moments() {
         let values = standard_normal(InitialKey { seed, parameter: 0 });
         let n = values.len() as f64;
         let moment = |power: i32| mean(values.iter().map(|v| v.powi(power)));
-        // For each power of a standard normal number: the mean and the variance, which is divided by n below.
+        // Each case has a power of a standard normal number, and its mean and variance, which is divided by n
+        // below.
         for (power, wanted, variance) in [(1, 0.0, 1.0), (2, 1.0, 2.0), (3, 0.0, 15.0), (4, 3.0, 96.0)] {
             let (got, bound) = (moment(power), 4.0 * f64::sqrt(variance / n));
             assert!(
@@ -120,7 +121,7 @@ fn distance(mut values: Vec<f64>, cumulative: impl Fn(f64) -> f64) -> f64 {
 
 #[test]
 fn the_distributions_are_right_everywhere() {
-    // The Kolmogorov distribution exceeds 2.23 with a probability of 1e-4.
+    // The bound is 2.23, which the Kolmogorov distribution exceeds with a probability of 1e-4.
     for seed in [0, 7, u64::MAX] {
         let key = InitialKey { seed, parameter: 1 };
         let normal = distance(standard_normal(key), cumulative);
@@ -159,8 +160,8 @@ fn tails_are_as_heavy_as_they_should_be() {
 fn neighbours_know_nothing_of_each_other() {
     let values = standard_normal(InitialKey { seed: 2, parameter: 0 });
     let n = values.len() as f64;
-    // Correlations of neighbors, of their squares (the two numbers of a pair share a radius), and of a number
-    // with the square of its neighbor, each normalized by the standard deviations.
+    // Compute the correlations of neighbors, of their squares (the two numbers of a pair share a radius), and
+    // of a number with the square of its neighbor, each normalized by the standard deviations.
     type Function = fn(f64) -> f64;
     let (value, square): (Function, Function) = (|a| a, |a| (a * a - 1.0) / f64::sqrt(2.0));
     let kinds =
@@ -172,8 +173,8 @@ fn neighbours_know_nothing_of_each_other() {
             assert!(correlation.abs() < 4.0 / n.sqrt(), "{name} at a distance of {lag}: {correlation}");
         }
     }
-    // Counts of pairs in a grid of equally likely cells: chi-squared with 255 degrees of freedom exceeds 348
-    // with a probability of 1e-4.
+    // Count pairs in a grid of equally likely cells. The bound is 348, which chi-squared with 255 degrees of
+    // freedom exceeds with a probability of 1e-4.
     let cell = |v: f64| ((cumulative(v) * 16.0) as usize).min(15);
     for (first, second) in [(0, 1), (1, 2), (2, 3), (0, 2), (0, 3)] {
         let mut counts = [0.0; 256];
@@ -209,7 +210,8 @@ fn kaiming_is_normal_with_the_fan_in_in_its_deviation() {
         let wanted = elements_of(&Init::Normal { std }, shape.clone(), KEY);
         assert_eq!(elements_of(&Init::Kaiming { gain }, shape.clone(), KEY), wanted, "{shape:?}");
     }
-    // A product with standard normal inputs, halved by ReLU, then preserves the mean of the squares.
+    // A product of the weights with standard normal inputs, followed by ReLU, which halves the mean of the
+    // squares, preserves that mean.
     let weights = elements_of(&Init::Kaiming { gain }, [100, 2000], KEY);
     let square = mean(weights.iter().map(|&w| f64::from(w).powi(2)));
     assert!((square * 100.0 / 2.0 - 1.0).abs() < 0.02, "{square}");
@@ -225,7 +227,7 @@ fn deviations_and_bounds_are_those_of_their_formulas() {
         (mean(elements.iter().map(|&w| f64::from(w).powi(2))).sqrt(), largest)
     };
     let close = |got: f64, want: f64| assert!((got / want - 1.0).abs() < 0.02, "{got}, {want} wanted");
-    // Fan-in 300 and fan-out 100; for the convolution, 3 * 15 and 400 * 15.
+    // The fan-in is 300 and the fan-out 100; for the convolution, they are 3 * 15 and 400 * 15.
     let gain = 1.5;
     close(deviation(&Init::Xavier { gain }, &[300, 100]).0, gain * (2.0f64 / 400.0).sqrt());
     let (std, most) = deviation(&Init::XavierUniform { gain }, &[300, 100]);

@@ -36,7 +36,7 @@ fn log2(x: f64) -> f64 {
     let biased = offset >> 52;
     let n = f64::from_bits(INTEGER.to_bits() | biased) - (INTEGER + 1023.0);
     let m = f64::from_bits(x.to_bits().wrapping_sub(biased.wrapping_sub(1023) << 52));
-    // log(m) = 2 atanh((m - 1) / (m + 1)).
+    // Evaluate log(m) as 2 atanh((m - 1) / (m + 1)).
     let s = (m - 1.0) / (m + 1.0);
     n + 2.0 * LOG2_E * s * polynomial64(s * s, ATANH)
 }

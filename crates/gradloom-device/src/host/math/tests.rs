@@ -95,7 +95,7 @@ fn angles() {
 
 #[test]
 fn normal_variates() {
-    // Box and Muller's formulas in f64, after an exact reduction by whole quarter turns.
+    // Evaluate Box and Muller's formulas in f64, after an exact reduction by whole quarter turns.
     let exact = |radius: u32, angle: u32| {
         let radius = (-2.0 * libm::log((f64::from(radius) + 0.5) / 2f64.powi(32))).sqrt();
         let quarters = (f64::from(angle) / 2f64.powi(30)).round();
@@ -113,7 +113,7 @@ fn normal_variates() {
             );
         }
     };
-    // Words around the ends of the range, sqrt(1/2), and the borders of quadrants and octants.
+    // Check words around the ends of the range, sqrt(1/2), and the borders of quadrants and octants.
     let special = (0..16u32).map(|eighth| eighth << 28).chain([0xB504_F334]);
     let around: Vec<u32> =
         special.flat_map(|word| (0..7).map(move |i| word.wrapping_sub(3).wrapping_add(i))).collect();
