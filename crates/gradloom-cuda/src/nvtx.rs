@@ -1,8 +1,9 @@
 //! NVTX ranges on the timeline of NVIDIA's profilers.
 //!
-//! In: the text of a range. Out: a guard that ends the range. Without a profiler it costs nothing: profilers
-//! such as Nsight Systems set `NVTX_INJECTION64_PATH` ("NVTX C API reference", initialization). The library
-//! is opened from the file in `GRADLOOM_NVTX`, then from the same places as CUDA's other libraries.
+//! In: the text of a range. Out: a guard that ends the range. Without a profiler, a range costs nothing,
+//! because the library is opened only if `NVTX_INJECTION64_PATH` is set, as profilers such as Nsight Systems
+//! do ("NVTX C API reference", initialization). The library is opened from the file in `GRADLOOM_NVTX`, then
+//! from the same places as CUDA's other libraries.
 
 use gradloom_codegen::cuda::nvrtc::places;
 use libloading::Library;

@@ -178,7 +178,7 @@ pub trait Immediate: Resident {
     fn compute(&mut self, stop: Stop<'_>) -> Result<()>;
     /// Checks everything that could fail in the commit. The caller holds the store's read lock.
     fn check_commit(&self) -> Result<()>;
-    /// Returns the name of the first guard that is not finite.
+    /// Returns the name of the first guard that is not finite, if there is one.
     fn failed_guard(&self) -> Result<Option<&str>>;
     /// Runs the commit launches. The caller holds the store's write lock.
     fn commit(&mut self) -> Result<()>;

@@ -1,7 +1,7 @@
 //! A simulated GPU for tests.
 //!
 //! In: kernels of the common GPU language. Out: their results, or an error if they do something invalid on a
-//! GPU ([`Machine`]); and a device that runs programs on the simulation ([`device`]). It is slow.
+//! GPU ([`Machine`]); and a device that runs programs on the simulation ([`device`]). The simulation is slow.
 
 mod backend;
 mod machine;

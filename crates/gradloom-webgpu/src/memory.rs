@@ -46,7 +46,8 @@ impl DeviceMemory for WebMemory {
             self.host.write(self.buffer, offset, bytes);
             return Ok(());
         }
-        // The bytes after an entry, up to its alignment, are padding and can be overwritten.
+        // Write whole words. The bytes after an entry, up to its alignment, are padding and can be
+        // overwritten.
         let mut words = bytes.to_vec();
         words.resize(bytes.len().next_multiple_of(4), 0);
         self.host.write(self.buffer, offset, &words);

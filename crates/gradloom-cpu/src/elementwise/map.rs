@@ -217,8 +217,8 @@ impl<T: Copy + Default> RowRest<T> {
 /// arguments are references, from which the compiler infers that results do not overlap operands. Without
 /// this information, it generates scalar or slower code.
 ///
-/// It is a macro rather than a function that takes a closure, because a closure is a separate function, which
-/// the compiler may leave uninlined and then compiles for the baseline instruction set.
+/// This is a macro rather than a function that takes a closure, because a closure is a separate function,
+/// which the compiler may leave uninlined and then compiles for the baseline instruction set.
 macro_rules! for_each_chunk {
     (
         $rows:ident, $columns:ident, $target:ident: $R:ty,

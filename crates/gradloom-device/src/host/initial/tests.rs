@@ -148,8 +148,8 @@ fn tails_are_as_heavy_as_they_should_be() {
             );
         }
     }
-    // For the most extreme words, the numbers are finite; the largest is close to the square root of -2
-    // log(2^-33).
+    // For the most extreme words, the numbers are finite; the largest is close to the square root of
+    // `-2 log(2^-33)`.
     let (far, _) = normal_pair(0, 0);
     assert!((far - 6.764).abs() < 0.001, "{far}");
     let (near, _) = normal_pair(u32::MAX, 0);
