@@ -75,7 +75,7 @@ impl Vectorized for Arithmetic {
         assert_lanes(&lanes(simd, simd.select_less(nan, one, nan, one)), |_| 1.0);
         assert_lanes(&lanes(simd, simd.select_less(one, one, nan, one)), |_| 1.0);
         for n in -126i32..=127 {
-            // Bits above the ninth must be ignored.
+            // Set bits above the ninth as well, which must be ignored.
             for above in [0, 0x4b40_0000] {
                 let bits = simd.splat(f32::from_bits(n.cast_unsigned() & 0x1ff | above));
                 assert_lanes(&lanes(simd, simd.power_of_two(bits)), |_| 2f64.powi(n) as f32);
