@@ -15,7 +15,6 @@ use gradloom_device::backend::{Backend, Loaded};
 use gradloom_device::content::StoreMemory;
 use gradloom_device::host::Pool;
 use gradloom_device::memory::{Allocate, Memory, counted};
-use gradloom_device::queue::cuts;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -89,10 +88,6 @@ impl Backend for CudaBackend {
 
     fn target_of(&self, graph: &Graph, _: &Fused, precision: Precision) -> Target {
         self.target.in_precision(precision).for_graph(graph, || self.gpu.products().is_some())
-    }
-
-    fn emit(&self, graph: &Graph, plan: &Plan, store: &StoreMemory) -> Result<Code> {
-        self.target.code(graph, plan, &cuts(plan, store, u64::MAX))
     }
 
     fn allocate(&self, bytes: u64) -> Option<Memory> {

@@ -6,6 +6,7 @@ use crate::elements::Elements;
 use crate::host::Pool;
 use crate::memory::{Allocate, Memory};
 use crate::outcome::Outcome;
+use crate::queue::cuts;
 use crate::spans::LaunchSpan;
 use gradloom_codegen::cuda::Replay;
 use gradloom_codegen::pipeline::{Code, Precision, Target};
@@ -71,9 +72,9 @@ pub trait Backend: Any + Send + Sync {
     fn target_of(&self, graph: &Graph, _fused: &Fused, precision: Precision) -> Target {
         self.target().in_precision(precision).for_graph(graph, || true)
     }
-    /// Returns the source code of a plan's kernels, for the store that the plan was made for.
-    fn emit(&self, _graph: &Graph, _plan: &Plan, _store: &StoreMemory) -> Result<Code> {
-        Ok(Code::default())
+    /// Returns the kernels of a plan, for the store that the plan was made for.
+    fn emit(&self, graph: &Graph, plan: &Plan, store: &StoreMemory) -> Result<Code> {
+        self.target().code(graph, plan, &cuts(plan, store, u64::MAX))
     }
     /// Allocates memory for a part of the store or of a program; returns `None` if there is not enough.
     fn allocate(&self, bytes: u64) -> Option<Memory> {

@@ -41,6 +41,10 @@ impl Backend for NullBackend {
         &self.target
     }
 
+    fn emit(&self, _: &Graph, _: &Plan, _: &StoreMemory) -> Result<Code> {
+        Ok(Code::default())
+    }
+
     fn load(
         &self,
         _: &Arc<Graph>,
