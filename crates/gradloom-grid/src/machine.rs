@@ -36,20 +36,26 @@ struct Cell {
     bits: Option<u32>,
     /// Last writer, and the index of the interval between barriers in which it wrote.
     written: Option<(usize, usize)>,
+    /// Last reader, and the index of its interval.
     read: Option<(usize, usize)>,
+    /// True if other invocations also read the element in that interval.
+    has_more_readers: bool,
 }
 
 impl Cell {
     /// Writes the element; returns `true` if no other invocation accessed it in this interval.
     fn write(&mut self, bits: u32, who: usize, stretch: usize) -> bool {
         let others = |last: Option<(usize, usize)>| last.is_some_and(|(w, s)| s == stretch && w != who);
-        let alone = !others(self.written) && !others(self.read);
+        let has_more_readers = self.has_more_readers && self.read.is_some_and(|(_, s)| s == stretch);
+        let alone = !others(self.written) && !others(self.read) && !has_more_readers;
         (self.bits, self.written) = (Some(bits), Some((who, stretch)));
         alone
     }
 
     fn read(&mut self, who: usize, stretch: usize) -> bool {
         let alone = !self.written.is_some_and(|(w, s)| s == stretch && w != who);
+        let known = self.read.filter(|&(_, s)| s == stretch);
+        self.has_more_readers = known.is_some_and(|(w, _)| self.has_more_readers || w != who);
         self.read = Some((who, stretch));
         alone
     }
@@ -621,6 +627,15 @@ mod tests {
             k.store(result(k), k.group() * 4 + k.local(), other);
         });
         assert!(neighbour.contains("a race for shared element"), "{neighbour}");
+        // The last of several readers writes.
+        let overwritten = run(&|k| {
+            let shared = k.shared(DType::U32, 4);
+            k.set_element(shared, k.local(), k.u32(1));
+            k.barrier();
+            let first = k.element(shared, k.u32(0));
+            k.when(k.local().compare(CompareOp::Eq, k.u32(3)), || k.set_element(shared, k.u32(0), first));
+        });
+        assert!(overwritten.contains("a race for shared element"), "{overwritten}");
         let met = run(&|k| {
             let shared = k.shared(DType::U32, 4);
             k.set_element(shared, k.local(), k.u32(1));
