@@ -70,7 +70,8 @@ pub trait CustomOp: fmt::Debug + Send + Sync + 'static {
     /// Returns an error if the operand types are invalid.
     fn infer(&self, operands: &[Type]) -> Result<Vec<Type>, TypeError>;
 
-    /// Appends the cotangents of the operands, given those of the results, and returns them. A cotangent of
+    /// Appends the cotangents of the operands, given those of the results, and returns them. Those of 16-bit
+    /// floats are f32. A cotangent of
     /// `None` means that no gradient reaches the result. A return value of `None` means that the op is not
     /// differentiable, which is an error if a gradient is needed.
     fn gradient(

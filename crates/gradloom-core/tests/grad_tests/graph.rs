@@ -260,7 +260,7 @@ fn custom_ops_bring_their_own_rule_and_it_is_checked() {
     let cases = [
         (Identity::NoGradient, Some("the custom op `identity` has no gradient")),
         (Identity::TooMany, Some("returned 2 cotangents for 1 operands")),
-        (Identity::WrongShape, Some("returned f32[] for operand 0, which is f32[4]")),
+        (Identity::WrongShape, Some("returned f32[] for operand 0, whose cotangent is f32[4]")),
         (Identity::Right, None),
     ];
     for (custom, message) in cases {
@@ -279,6 +279,19 @@ fn custom_ops_bring_their_own_rule_and_it_is_checked() {
             (outcome, _) => panic!("{outcome:?}"),
         }
     }
+}
+
+#[test]
+fn cotangents_of_sixteen_bits_are_f32_for_custom_ops_too() {
+    let mut graph = Graph::new();
+    graph.customs.push(Arc::new(Identity::Right));
+    let mut b = Builder::new(&mut graph, None);
+    let w = param(&mut b, "w", Type::new(DType::F16, [4]));
+    let y = b.op(OpKind::Custom(0), &[w]);
+    let y = b.op(OpKind::Cast { dtype: DType::F32 }, &[y]);
+    let loss = sum_all(&mut b, y);
+    let gradients = append(&mut graph, loss, None, &[w]).unwrap();
+    assert_eq!(*graph.ty(gradients[0].unwrap()), f32(&[4]));
 }
 
 #[test]

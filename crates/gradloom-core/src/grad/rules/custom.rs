@@ -1,5 +1,6 @@
 //! User-defined ops. The rule is [`crate::ir::CustomOp::gradient`], whose results are checked.
 
+use super::super::cotangent_type;
 use super::{Rule, refusal, some};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Builder, ValueId};
@@ -20,7 +21,7 @@ pub(super) fn rule(id: usize) -> Option<Rule<'static>> {
     })
 }
 
-/// Checks that each cotangent has the type of its operand.
+/// Checks that each cotangent has the type of its operand, with f32 for 16-bit floats.
 fn check(b: &Builder<'_>, name: &str, operands: &[ValueId], cotangents: &[Option<ValueId>]) -> Result<()> {
     let fail = |message: String| Err(Error::new(ErrorKind::NotDifferentiable, message));
     if cotangents.len() != operands.len() {
@@ -32,10 +33,10 @@ fn check(b: &Builder<'_>, name: &str, operands: &[ValueId], cotangents: &[Option
     }
     for (i, (&operand, cotangent)) in operands.iter().zip(cotangents).enumerate() {
         let Some(cotangent) = *cotangent else { continue };
-        let (expected, got) = (b.graph.ty(operand), b.graph.ty(cotangent));
-        if got != expected {
+        let (expected, got) = (cotangent_type(b.graph.ty(operand)), b.graph.ty(cotangent));
+        if *got != expected {
             return fail(format!(
-                "CustomOp::gradient of `{name}` returned {got} for operand {i}, which is {expected}"
+                "CustomOp::gradient of `{name}` returned {got} for operand {i}, whose cotangent is {expected}"
             ));
         }
     }
