@@ -2,6 +2,7 @@
 
 use crate::skip::skip;
 use gradloom_codegen::cuda::nvrtc::Nvrtc;
+use std::collections::HashSet;
 
 /// Returns the compiler. If it is not installed, records that the test is skipped, and returns `None`.
 ///
@@ -15,22 +16,35 @@ pub fn library() -> Option<Nvrtc> {
     found
 }
 
-/// Compiles kernels for sm_80 and sm_90a. Each is in a separate namespace, because their helper functions
-/// have the same names.
+/// Compiles kernels for sm_80, and for sm_90a one kernel of each set of inline assembly: nothing else in their
+/// texts depends on the architecture.
 ///
 /// # Panics
 /// Panics with the compiler's messages if there is an error or a warning.
 pub fn check<'t>(library: &Nvrtc, texts: impl IntoIterator<Item = &'t str>) {
-    let mut source = String::new();
-    for (i, text) in texts.into_iter().enumerate() {
-        // Rename each function, because functions with C linkage are shared by all namespaces.
-        let (before, bounds) = text.split_once("__launch_bounds__(").expect("a kernel has bounds");
-        let named = bounds.replacen(") ", &format!(") part_{i}_"), 1);
-        source.push_str(&format!("namespace part_{i} {{\n{before}__launch_bounds__({named}}}\n"));
-    }
-    for architecture in ["sm_80", "sm_90a"] {
-        // Reject warnings, too, because they indicate a bug in the printer.
-        match library.compile(&source, architecture) {
+    let texts: Vec<&str> = texts.into_iter().collect();
+    let mut seen = HashSet::new();
+    let assembly = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| line.contains("asm")).map(|line| line.trim().to_string()).collect()
+    };
+    let distinct: Vec<&str> = texts.iter().copied().filter(|text| seen.insert(assembly(text))).collect();
+    compile(library, &texts, "sm_80");
+    compile(library, &distinct, "sm_90a");
+}
+
+/// Compiles kernels. Each is in a separate namespace, because their helper functions have the same names.
+fn compile(library: &Nvrtc, texts: &[&str], architecture: &str) {
+    // The time of a compilation grows faster than its text.
+    for texts in texts.chunks(50) {
+        let mut source = String::new();
+        for (i, text) in texts.iter().enumerate() {
+            // Rename each function, because functions with C linkage are shared by all namespaces.
+            let (before, bounds) = text.split_once("__launch_bounds__(").expect("a kernel has bounds");
+            let named = bounds.replacen(") ", &format!(") part_{i}_"), 1);
+            source.push_str(&format!("namespace part_{i} {{\n{before}__launch_bounds__({named}}}\n"));
+        }
+        // Unoptimized machine code is as strict and takes less time. Warnings indicate a bug in the printer.
+        match library.compile_with(&source, architecture, &["--ptxas-options=-O0"]) {
             Ok(made) if !made.messages.contains("warning") => {}
             Ok(made) => panic!("{architecture}: {}\n{source}", made.messages),
             Err(messages) => panic!("{architecture}: {messages}\n{source}"),

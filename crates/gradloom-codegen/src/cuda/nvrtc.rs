@@ -76,6 +76,22 @@ impl Nvrtc {
     /// Returns an error with the compiler's messages if it rejects the text, or with a description if the
     /// text has a zero byte or the library lacks a function.
     pub fn compile(&self, source: &str, architecture: &str) -> Result<Compiled, String> {
+        self.compile_with(source, architecture, &[])
+    }
+
+    /// Compiles a text, as [`Nvrtc::compile`] does, with further options of the compiler.
+    ///
+    /// # Errors
+    /// Same as [`Nvrtc::compile`].
+    ///
+    /// # Panics
+    /// Panics if an option has a zero byte.
+    pub fn compile_with(
+        &self,
+        source: &str,
+        architecture: &str,
+        options: &[&str],
+    ) -> Result<Compiled, String> {
         let missing = || "the compiler's library lacks a function".to_string();
         let create = self.function::<Create>(b"nvrtcCreateProgram").ok_or_else(missing)?;
         let run = self.function::<Compile>(b"nvrtcCompileProgram").ok_or_else(missing)?;
@@ -88,6 +104,7 @@ impl Nvrtc {
         let text = CString::new(source).map_err(|_| "the text has a zero byte".to_string())?;
         let options: Vec<CString> = FLAGS
             .iter()
+            .chain(options)
             .map(|flag| CString::new(*flag).expect("flags have no zero byte"))
             .chain(CString::new(format!("--gpu-architecture={architecture}")))
             .collect();

@@ -140,7 +140,7 @@ mod tests {
         }
         if let Some(library) = library {
             nvrtc::check(&library, all.iter().map(String::as_str));
-            eprintln!("{} kernels compiled for sm_80 and sm_90a", all.len());
+            eprintln!("{} kernels compiled", all.len());
         }
     }
 }
