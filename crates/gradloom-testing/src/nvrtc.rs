@@ -16,8 +16,8 @@ pub fn library() -> Option<Nvrtc> {
     found
 }
 
-/// Compiles kernels for sm_80, and for sm_90a one kernel of each set of inline assembly: nothing else in their
-/// texts depends on the architecture.
+/// Compiles kernels for sm_80, and for sm_90a one kernel of each set of inline assembly. Nothing else in a
+/// text depends on the architecture.
 ///
 /// # Panics
 /// Panics with the compiler's messages if there is an error or a warning.
