@@ -46,9 +46,8 @@ if long=$(git ls-files '*.rs' | LC_ALL=C.UTF-8 xargs grep -nP '^(?=.{111})\s*//'
   exit 1
 fi
 # A function's doc begins with a verb, a field's with a noun.
-questions=$(git ls-files '*.rs' | xargs grep -hE '^\s*//[/!] (What|How|Which|Where|Whose|Whether)\b' | wc -l)
-if [ "$questions" -gt 60 ]; then
-  echo "$questions doc comments begin with What, How, Which, Where, Whose or Whether: at most 60 may" >&2
+if questions=$(git ls-files '*.rs' | xargs grep -nE '^\s*//[/!] (What|How|Which|Where|Whose|Whether)\b'); then
+  echo "doc comments begin with What, How, Which, Where, Whose or Whether: $questions" >&2
   exit 1
 fi
 step "lints"
