@@ -80,7 +80,9 @@ impl StridedReader {
         Self { offset: layout.offset, element_bytes, order }
     }
 
-    /// Returns the address of `count` contiguous elements from row-major position `start` on.
+    /// Returns the address of `count` contiguous elements from row-major position `start` on: in the operand
+    /// itself if they are contiguous there, else in `buffer`, to which they are copied. The address is valid
+    /// until `buffer` is used again or dropped.
     ///
     /// # Safety
     /// `base` must be the operand's buffer; `start + count` must not exceed the number of elements; `count`

@@ -126,7 +126,7 @@ fn sensitivity(graph: &Graph, leaves: &Leaves, want: &Evaluation) -> f64 {
     most
 }
 
-/// Returns the largest magnitude of any value computed in the step, or NaN if one is NaN.
+/// Returns the largest magnitude of the f32 values of a step, or NaN if one is NaN or the evaluation fails.
 pub fn largest(graph: &Graph, leaves: &Leaves) -> f64 {
     let Ok(values) = evaluate_values(graph, &|kind| leaves.value(kind)) else { return f64::NAN };
     let floats =

@@ -118,7 +118,7 @@ fn other_device() -> Error {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text {
     /// Index of the launch among the hoisted launches of its plan if `is_hoisted` is true, else among the
-    /// other launches.
+    /// other launches. For the guards, the index of the first launch of the commit.
     pub launch: usize,
     /// True if the kernel runs once, when the program is loaded.
     pub is_hoisted: bool,

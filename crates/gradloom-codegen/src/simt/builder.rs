@@ -218,7 +218,7 @@ impl Builder {
         self.vector(&[element(0), element(1), element(2), element(3)])
     }
 
-    /// Returns a zero matrix as the initial sum of products.
+    /// Returns a zeroed matrix accumulator.
     pub fn matrix_zero(&self) -> Value<'_> {
         self.expr(Expr::MatrixZero, ValueType::Matrix(MatrixUse::Sum, DType::F32))
     }

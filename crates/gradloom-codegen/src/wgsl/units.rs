@@ -52,10 +52,13 @@ pub fn shaders(launch: &Launch, number: usize, context: &Context<'_>) -> Result<
     Ok(units.into_iter().map(|unit| printed(unit, context).shaders).collect())
 }
 
-/// Returns the shader that decides whether a step commits. The plan must have launches.
+/// Returns the guard shader, which decides whether a step commits.
 ///
 /// # Errors
 /// Returns an error if the shader cannot run on an adapter with these limits.
+///
+/// # Panics
+/// Panics if the plan has no launches.
 pub fn guards(context: &Context<'_>) -> Result<Shaders> {
     Ok(printed(kernels::guards(context.plan, context)?, context).shaders)
 }

@@ -1,5 +1,5 @@
-//! `gradloom bench --requests N`: simultaneous requests to a generator. The figures are the time to the first
-//! token, with and without a known prefix, and the total tokens per second.
+//! `gradloom bench --requests N`: concurrent requests to a generator. Reports the time to the first token,
+//! with and without a cached prefix, and the total throughput in tokens per second.
 
 use super::decode::Keys;
 use crate::device::report_tuning;

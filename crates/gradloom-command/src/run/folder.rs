@@ -30,7 +30,8 @@ pub(crate) const TOKENIZER: [&str; 6] = [
     "generation_config.json.partial",
 ];
 
-/// A run's folder, locked until this value is dropped.
+/// A run's folder. Unless it was opened [`within`](Self::within) another or its file system has no locks, it
+/// is locked until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct RunFolder {
     path: PathBuf,

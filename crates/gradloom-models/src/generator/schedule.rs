@@ -410,8 +410,8 @@ impl Generator {
         wanted && !self.wanted.keys().any(|wanted| wanted.has_penalties)
     }
 
-    /// Queues a step that continues each text with exactly one missing token. If a step `behind` is queued
-    /// already, the new step also continues the texts whose next token `behind` chooses.
+    /// Queues a decoding step for every text with exactly one token whose keys and values are not in memory.
+    /// If the step `behind` is still queued, includes the texts whose next token `behind` samples.
     fn queue_tokens(&mut self, behind: Option<&UnderWay>) -> Result<Option<UnderWay>> {
         let context = self.memory.context();
         let goes_on = |text: &Text| text.generated() + 1 < text.request.most && text.seen().len() < context;

@@ -21,11 +21,10 @@ use crate::product::rows_are_groups;
 use gradloom_core::ir::{AttentionSpec, DType, OpKind};
 use gradloom_core::kernel::{self, Access, AttentionSchedule, MATRIX};
 
-/// Number of invocations of a workgroup in which each computes whole rows. Heads with at least this many rows
-/// do not share workgroups.
+/// Workgroup size of kernels whose invocations compute whole rows. Heads with at least this many rows do not
+/// share a workgroup.
 const OWN: usize = 64;
-/// Number of invocations of a workgroup in which each computes whole rows, on a device that computes on a
-/// CPU: the lanes of its vectors.
+/// The same workgroup size on a device that computes on a CPU: the lanes of its vectors.
 const VECTOR: usize = 8;
 /// Maximum number of rows per thread of a tile. The size of a kernel's source grows with it.
 const MOST_EACH: usize = 16;

@@ -1,6 +1,6 @@
-//! Weights and tokens that several programs start from: `NAME.json` (sizes, and names with shapes in order),
-//! `NAME.w.bin` (float32, one tensor after the other) and `NAME.tok.bin` (uint32 `[batch, context + 1]`), all
-//! little-endian.
+//! Initial weights and tokens that gradloom and the peers' programs share: `NAME.json` (sizes of the model,
+//! names and shapes of the tensors in the order of the file), `NAME.w.bin` (float32, one tensor after the
+//! other) and `NAME.tok.bin` (uint32 `[batch, context + 1]`), all little-endian.
 
 use crate::failure::{Failure, Result};
 use gradloom::Store;

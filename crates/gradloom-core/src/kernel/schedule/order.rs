@@ -45,7 +45,7 @@ pub enum SortMethod {
     Digits(usize),
 }
 
-/// Number of values of a digit.
+/// Radix of [`SortMethod::Digits`].
 pub const DIGIT_VALUES: usize = 16;
 
 impl SortSchedule {

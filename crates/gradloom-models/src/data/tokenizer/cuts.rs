@@ -345,8 +345,8 @@ fn put_before(normal: &[Normal]) -> Option<char> {
     }
 }
 
-/// Returns the part of a token that occurs in a text if normalization has prepended its first character, and
-/// the whole token.
+/// Returns the two strings to search a text for: the token without its leading space or `put`, which
+/// normalization may have prepended (empty if it starts with neither), and the whole token.
 fn with_and_without(token: Vec<u8>, put: Option<char>) -> [Vec<u8>; 2] {
     let put = put.unwrap_or(' ').to_string();
     let without = token.strip_prefix(b" ").or_else(|| token.strip_prefix(put.as_bytes()));

@@ -20,7 +20,7 @@ pub(super) struct Assembler {
     encoder: Encoder,
     length: usize,
     labels: Vec<Option<usize>>,
-    /// End of the 4-byte distance of each jump, and the label that the jump leads to.
+    /// Fixups: the offset after each 4-byte displacement, and the label that the displacement refers to.
     jumps: Vec<(usize, Label)>,
     pool: Vec<u32>,
     pool_label: Label,

@@ -74,8 +74,8 @@ impl<'k> AttentionPart<'k> {
     }
 }
 
-/// Multiplies the sums of a column by the rows' factors in `keep`, if present, and adds an element of the
-/// column, multiplied by each row's factor.
+/// Sets `sums[r]` to `sums[r] * keep[r] + factors[r] * with` for each row `r`; without `keep`, does not scale
+/// the sums.
 fn add<'k>(sums: &[Variable<'k>], keep: Option<&[Value<'k>]>, factors: &[Value<'k>], with: Value<'k>) {
     for (r, (sum, &factor)) in sums.iter().zip(factors).enumerate() {
         let kept = keep.map_or(sum.get(), |keep| sum.get() * keep[r]);
