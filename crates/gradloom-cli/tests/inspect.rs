@@ -138,6 +138,15 @@ fn the_measuring_contract_is_kept() {
     }
     assert!(planned["planned_peak_bytes"].as_u64().unwrap() > 10_000_000);
 
+    let sized = workspace.succeed("bench --config S --batch 2 --context 64 --device null --json").stdout;
+    let sized: serde_json::Value = serde_json::from_str(&sized).expect("one JSON object");
+    assert_eq!(sized["config"], "S-b2-t64");
+    // An eighth of the tokens, and as many parameters but for 64 positions of 128 elements.
+    let bytes = |figures: &serde_json::Value| figures["step_bytes"].as_f64().unwrap();
+    assert!(bytes(&sized) < 0.2 * bytes(&planned), "{sized}");
+    let parameters = |figures: &serde_json::Value| figures["parameters"].as_u64().unwrap();
+    assert_eq!(parameters(&planned) - parameters(&sized), 64 * 128);
+
     let line = workspace.succeed("bench --config S --steps 2").stdout;
     let fields: Vec<&str> = line.split_whitespace().collect();
     assert_eq!((fields.len(), fields[0], fields[1]), (7, "gradloom", "S"), "{line}");

@@ -212,7 +212,7 @@ fn sizes_and_numbers_that_cannot_be_used() {
         "bench --config L",
         2,
         "error: --config L: there is no configuration of this name\n  help: the configurations are S, M, \
-         mlp-sin, gpt2-124m, gpt2-124m-b16, tg-transformer, tg-mlp, mnist-mlp, conv, mnist-cnn, lstm",
+         mlp-sin, gpt2-124m, gpt2-355m, tg-transformer, tg-mlp, mnist-mlp, conv, mnist-cnn, lstm",
     );
     check(
         &workspace,
@@ -235,6 +235,15 @@ fn sizes_and_numbers_that_cannot_be_used() {
             2,
             "error: --precision f16: the CPU multiplies in f32\n  help: use --precision f32, or a GPU: \
              --device auto",
+        );
+    }
+    for command in ["bench", "profile"] {
+        check(
+            &workspace,
+            &format!("{command} --config conv --batch 2"),
+            2,
+            "error: --batch 2: the batch of conv has a fixed size\n  help: leave it out, or take a \
+             configuration of GPT-2",
         );
     }
     for command in ["train", "sample x", "bench --config S", "profile --config S"] {

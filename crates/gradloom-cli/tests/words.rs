@@ -321,9 +321,9 @@ fn wrong_command_lines_are_usage() {
         ("export run --out hf2", "--weights q8_0 --dtype f16|--shard-mb 0|--out run|--out corpus"),
         (
             "bench --config mlp-sin",
-            "--steps 0|--threads 0|--precision f16|--tune|--device null --tune|--device null --precision f16|--data-dir nowhere",
+            "--steps 0|--threads 0|--precision f16|--tune|--device null --tune|--device null --precision f16|--data-dir nowhere|--batch 2|--context 8|--batch 0",
         ),
-        ("profile --config mlp-sin", "--steps 0|--threads 0|--precision f16|--tune"),
+        ("profile --config mlp-sin", "--steps 0|--threads 0|--precision f16|--tune|--batch 2|--context 8"),
         ("bench --config x", ""),
         ("profile --config x", ""),
         ("train --resume run --steps 0", ""),

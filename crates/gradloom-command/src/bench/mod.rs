@@ -12,7 +12,7 @@ use crate::device::{DeviceArguments, DeviceName, Precision, report_tuning};
 use crate::failure::{Failure, Result};
 use crate::output::print_line;
 use crate::weights::Weights;
-use configs::Config;
+use configs::{Config, Size};
 use gradloom::Device;
 pub use process::started;
 use report::Report;
@@ -23,7 +23,7 @@ use timing::{measure, measure_queued};
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = NOTES, allow_negative_numbers = true)]
 pub(crate) struct Arguments {
-    /// Training step to time: S, M, mlp-sin, gpt2-124m, gpt2-124m-b16, tg-transformer, tg-mlp, mnist-mlp,
+    /// Training step to time: S, M, mlp-sin, gpt2-124m, gpt2-355m, tg-transformer, tg-mlp, mnist-mlp,
     /// conv, mnist-cnn, lstm.
     #[arg(long, value_name = "NAME", required_unless_present_any = ["host_cost", "decode", "requests"])]
     config: Option<String>,
@@ -80,6 +80,8 @@ pub(crate) struct Arguments {
     /// random ones]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    size: Size,
     /// Print one JSON object instead of the line.
     #[arg(long)]
     json: bool,
@@ -124,7 +126,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         return requests::run(&open(arguments)?, count as usize, kept, arguments.json);
     }
     let Some(config) = &arguments.config else { return host::run(arguments.json) };
-    let config = Config::find(config)?;
+    let config = Config::find(config)?.with_size(arguments.size)?;
     if arguments.steps == Some(0) {
         return Err(Failure::usage("--steps 0: must be at least 1"));
     }
@@ -136,7 +138,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if workload.work().is_some() {
         timing.queued = Some(measure_queued(steps, &mut *workload)?);
     }
-    let report = Report::new(config.name, &*workload, &timing);
+    let report = Report::new(config.label(), &*workload, &timing);
     print_line!("{}", if arguments.json { report.json() } else { report.line() })
 }
 

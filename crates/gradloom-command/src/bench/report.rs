@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Figures of a benchmark; `None` for those that do not apply.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
-    config: &'static str,
+    config: String,
     device: &'static str,
     device_name: String,
     driver: Option<String>,
@@ -66,7 +66,7 @@ fn ms(duration: Duration) -> f64 {
 }
 
 impl Report {
-    pub(super) fn new(config: &'static str, workload: &dyn Workload, timing: &Timing) -> Self {
+    pub(super) fn new(config: String, workload: &dyn Workload, timing: &Timing) -> Self {
         let (device, plan) = (workload.device(), workload.plan());
         let with_role =
             |role: Role| -> Vec<&Buffer> { plan.buffers.iter().filter(|b| b.role == role).collect() };

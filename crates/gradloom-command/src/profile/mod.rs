@@ -1,6 +1,6 @@
 //! `gradloom profile`: the time of each launch of a training step, compared with the bounds of the machine.
 
-use crate::bench::configs::Config;
+use crate::bench::configs::{Config, Size};
 use crate::device::{DeviceArguments, report_tuning};
 use crate::failure::{Failure, Result};
 use crate::output::{print_line, written};
@@ -16,6 +16,8 @@ pub(crate) struct Arguments {
     /// Training step to profile: one of the configurations of `gradloom bench`.
     #[arg(long, value_name = "NAME")]
     config: String,
+    #[command(flatten)]
+    size: Size,
     /// Total number of steps, of which at most half are the warm-up. [default: the configuration's]
     #[arg(long, value_name = "N")]
     steps: Option<u64>,
@@ -50,7 +52,7 @@ held against a large product, as fast as the device computes it.";
 
 /// Profiles a step and prints the requested output.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let config = Config::find(&arguments.config)?;
+    let config = Config::find(&arguments.config)?.with_size(arguments.size)?;
     if arguments.steps == Some(0) {
         return Err(Failure::usage("--steps 0: must be at least 1"));
     }
@@ -59,7 +61,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut workload = config.compile(&device, None)?;
     report_tuning(&device);
     let warm = config.warm.min(steps / 2);
-    let mut options = ProfileOptions::new(steps - warm).warm_up(warm).named(config.name);
+    let mut options = ProfileOptions::new(steps - warm).warm_up(warm).named(config.label());
     if arguments.remeasure {
         options = options.measure_roof();
     }
