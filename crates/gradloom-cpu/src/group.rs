@@ -8,7 +8,7 @@
 use super::InstructionSet;
 use super::kernel::{Call, PHASES, Prepared, Trap};
 use super::prepare::prepare_compiled;
-use gradloom_codegen::cpu::Compiled;
+use gradloom_codegen::cpu::CpuKernel;
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Launch, Part};
 use gradloom_device::memory::counted;
@@ -21,11 +21,11 @@ const TASK_COST: usize = 20_000;
 pub(super) fn prepare_group(
     launch: &Launch,
     parts: &[Part],
-    compiled: &[Compiled],
+    compiled: &[CpuKernel],
     graph: &Graph,
     level: InstructionSet,
 ) -> Box<dyn Prepared> {
-    let member = |(part, compiled): (&Part, &Compiled)| Member {
+    let member = |(part, compiled): (&Part, &CpuKernel)| Member {
         kernel: prepare_compiled(&part.alone(launch), compiled, graph, level),
         reads: part.reads.clone(),
         writes: part.writes.clone(),

@@ -8,7 +8,7 @@ use super::kernel::{Call, Prepared, Trap};
 use super::{
     InstructionSet, Loops, attention, custom, dot, fused, group, index, movement, random, reduce, rows,
 };
-use gradloom_codegen::cpu::{Compiled, Compiler};
+use gradloom_codegen::cpu::{CpuCompiler, CpuKernel};
 use gradloom_core::ir::{Graph, OpKind};
 use gradloom_core::kernel::{Kernel, Launch};
 
@@ -29,7 +29,7 @@ pub(crate) fn prepare_at(
     level: InstructionSet,
     loops: Loops,
 ) -> Box<dyn Prepared> {
-    prepare_compiled(launch, &Compiler::new(machine(level, loops)).launch(launch), graph, level)
+    prepare_compiled(launch, &CpuCompiler::new(machine(level, loops)).launch(launch), graph, level)
 }
 
 /// Prepares a compiled launch for an instruction set.
@@ -38,7 +38,7 @@ pub(crate) fn prepare_at(
 /// Same as [`prepare`], and if the launch was not compiled.
 pub(crate) fn prepare_compiled(
     launch: &Launch,
-    compiled: &Compiled,
+    compiled: &CpuKernel,
     graph: &Graph,
     level: InstructionSet,
 ) -> Box<dyn Prepared> {
@@ -49,13 +49,13 @@ pub(crate) fn prepare_compiled(
         return Box::new(Nothing);
     }
     let kind = match (&launch.kernel, compiled) {
-        (Kernel::Loop(body), Compiled::Loop(program)) => {
+        (Kernel::Loop(body), CpuKernel::Loop(program)) => {
             return fused::prepare_loop(launch, body, program, level);
         }
-        (_, Compiled::Product(plan, epilogue)) => {
+        (_, CpuKernel::Product(plan, epilogue)) => {
             return dot::prepare_dot(launch, plan, epilogue.as_ref(), level);
         }
-        (Kernel::Group(parts), Compiled::Group(members)) => {
+        (Kernel::Group(parts), CpuKernel::Group(members)) => {
             return group::prepare_group(launch, parts, members, graph, level);
         }
         (Kernel::Copy, _) => return movement::prepare_copy(launch),

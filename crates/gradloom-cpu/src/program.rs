@@ -5,7 +5,7 @@
 use super::device::machine;
 use super::prepare::prepare_compiled;
 use super::{Call, InstructionSet, Loops, Pool, Prepared, fill_constant};
-use gradloom_codegen::cpu::{Compiled, CpuKernels};
+use gradloom_codegen::cpu::{CpuKernel, CpuKernels};
 use gradloom_codegen::pipeline::{Code, Target};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::Fusion;
@@ -154,7 +154,7 @@ impl CpuProgram {
         }
         let address = |access: &Access| addresses[plan.buffer_of[&access.buffer]];
         let level = InstructionSet::detect();
-        let prepared = |(launch, compiled): (&Launch, &Compiled)| PreparedLaunch {
+        let prepared = |(launch, compiled): (&Launch, &CpuKernel)| PreparedLaunch {
             kernel: prepare_compiled(launch, compiled, graph, level),
             reads: launch.reads.iter().map(|a| address(a).cast_const()).collect(),
             writes: launch.writes.iter().map(address).collect(),

@@ -15,14 +15,14 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct CpuKernels {
     /// Kernels that run once, when the program is loaded.
-    pub hoisted: Vec<Compiled>,
+    pub hoisted: Vec<CpuKernel>,
     /// Kernels of a step.
-    pub launches: Vec<Compiled>,
+    pub launches: Vec<CpuKernel>,
 }
 
 /// The kernel of a launch.
 #[derive(Clone, Debug)]
-pub enum Compiled {
+pub enum CpuKernel {
     /// A function of the runtime.
     Function,
     /// A fused loop.
@@ -30,17 +30,17 @@ pub enum Compiled {
     /// A matrix product, and the loop over its result.
     Product(Arc<DotPlan>, Option<Arc<Program>>),
     /// The kernels of a group's parts.
-    Group(Vec<Compiled>),
+    Group(Vec<CpuKernel>),
 }
 
 /// Compiler of kernels for one machine. Equal machine code is made once.
 #[derive(Debug)]
-pub struct Compiler {
+pub struct CpuCompiler {
     machine: Machine,
     assembler: Assembler,
 }
 
-impl Compiler {
+impl CpuCompiler {
     /// Creates a compiler of kernels for a machine.
     pub fn new(machine: Machine) -> Self {
         Self { machine, assembler: Assembler::default() }
@@ -56,13 +56,13 @@ impl Compiler {
     ///
     /// # Panics
     /// If lowering left operands of a product that must be copied first.
-    pub fn launch(&mut self, launch: &Launch) -> Compiled {
+    pub fn launch(&mut self, launch: &Launch) -> CpuKernel {
         // Nothing is computed.
         if launch.writes.iter().all(|write| write.layout.shape.elements() == 0) {
-            return Compiled::Function;
+            return CpuKernel::Function;
         }
         match &launch.kernel {
-            Kernel::Loop(body) => Compiled::Loop(self.body(body, launch)),
+            Kernel::Loop(body) => CpuKernel::Loop(self.body(body, launch)),
             kernel @ (Kernel::Op(OpKind::Dot(_)) | Kernel::Dot { .. }) => {
                 let plan = DotPlan::new(kernel, &launch.reads, &launch.writes, &launch.may_alias);
                 let plan = plan.unwrap_or_else(|| {
@@ -70,12 +70,12 @@ impl Compiler {
                 });
                 let body = kernel.body().filter(|_| plan.has_epilogue);
                 let epilogue = body.map(|body| self.body(body, launch));
-                Compiled::Product(Arc::new(plan), epilogue)
+                CpuKernel::Product(Arc::new(plan), epilogue)
             }
             Kernel::Group(parts) => {
-                Compiled::Group(parts.iter().map(|part| self.launch(&part.alone(launch))).collect())
+                CpuKernel::Group(parts.iter().map(|part| self.launch(&part.alone(launch))).collect())
             }
-            _ => Compiled::Function,
+            _ => CpuKernel::Function,
         }
     }
 
@@ -84,7 +84,7 @@ impl Compiler {
     }
 }
 
-impl Compiled {
+impl CpuKernel {
     /// Returns the loops as text, each with a label.
     pub fn texts(&self, launch: &Launch) -> Vec<(String, String)> {
         let program = match (self, &launch.kernel) {

@@ -26,7 +26,7 @@ mod rows;
 mod target;
 
 pub use attention_blocks::{AttentionShape, STRIP, attention_workspace};
-pub use compiled::{Compiled, Compiler, CpuKernels};
+pub use compiled::{CpuCompiler, CpuKernel, CpuKernels};
 pub use dot_plan::{DotPlan, Form, dot_workspace};
 pub use dot_schedule::{DotSchedule, DotTask, FEW_ROWS};
 pub use loop_schedule::{

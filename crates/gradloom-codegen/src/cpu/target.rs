@@ -1,6 +1,6 @@
 //! CPUs as a kind of device.
 
-use super::Compiler;
+use super::CpuCompiler;
 use crate::lower::{self, Pass};
 use crate::pipeline::{Code, Dialect, Source, Text, launches};
 use gradloom_core::error::Result;
@@ -22,12 +22,12 @@ impl Dialect for Cpu {
     }
 
     fn code(&self, source: &Source<'_>) -> Result<Code> {
-        Ok(Code::new(Compiler::new(source.target.machine).plan(source.plan)))
+        Ok(Code::new(CpuCompiler::new(source.target.machine).plan(source.plan)))
     }
 
     /// Returns the instructions of the tile loops that kernels consist of or end with.
     fn texts(&self, source: &Source<'_>) -> Result<Vec<Text>> {
-        let (mut texts, mut compiler) = (Vec::new(), Compiler::new(source.target.machine));
+        let (mut texts, mut compiler) = (Vec::new(), CpuCompiler::new(source.target.machine));
         for (owner, launch) in launches(source.plan) {
             let made = compiler.launch(launch).texts(launch);
             texts.extend(made.iter().map(|(label, made)| Text::new(owner, source.plan, label, made)));

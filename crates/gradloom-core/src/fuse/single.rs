@@ -9,10 +9,16 @@ use crate::kernel::{Access, Body, Kernel, Level, Node, NodeId, NodeKind, Store};
 /// Returns the kernel of an op whose first result has this dtype. May permute the axes of a reduction's
 /// operand.
 pub fn single(kind: &OpKind, reads: &mut [Access], dtype: DType) -> Kernel {
-    let x: Vec<NodeId> = (0..reads.len()).map(NodeId::new).collect();
+    let node = |kind, dtype| Node { kind, dtype, level: Level::Element };
+    let load = |(i, read): (usize, &Access)| node(NodeKind::Load(i), read.dtype);
+    let mut nodes: Vec<Node> = reads.iter().enumerate().map(load).collect();
+    let x: Vec<NodeId> = (0..nodes.len()).map(NodeId::new).collect();
     let computed = match kind {
         OpKind::Unary(op) => NodeKind::Unary(*op, x[0]),
-        OpKind::Binary(op) if op.divides_integers(dtype) => NodeKind::Binary(*op, [x[0], NodeId(2)]),
+        OpKind::Binary(op) if op.divides_integers(dtype) => {
+            nodes.push(node(NodeKind::CheckDivisor(x[1]), dtype));
+            NodeKind::Binary(*op, [x[0], NodeId::new(nodes.len() - 1)])
+        }
         OpKind::Binary(op) => NodeKind::Binary(*op, [x[0], x[1]]),
         OpKind::Compare(op) => NodeKind::Compare(*op, [x[0], x[1]]),
         OpKind::Select => NodeKind::Select([x[0], x[1], x[2]]),
@@ -20,12 +26,6 @@ pub fn single(kind: &OpKind, reads: &mut [Access], dtype: DType) -> Kernel {
         OpKind::Reduce { op, axes } => return Kernel::Loop(reduction(*op, axes, &mut reads[0])),
         other => return Kernel::Op(other.clone()),
     };
-    let node = |kind, dtype| Node { kind, dtype, level: Level::Element };
-    let mut nodes: Vec<Node> =
-        reads.iter().enumerate().map(|(i, read)| node(NodeKind::Load(i), read.dtype)).collect();
-    if matches!(kind, OpKind::Binary(op) if op.divides_integers(dtype)) {
-        nodes.push(node(NodeKind::CheckDivisor(x[1]), dtype));
-    }
     nodes.push(node(computed, dtype));
     let (rows, columns) = match reads[0].layout.shape.split_last() {
         Some((&columns, rows)) if reads.iter().any(|read| !read.layout.is_contiguous()) => {

@@ -5,7 +5,7 @@ use crate::device::machine;
 use crate::fused::program::Program;
 use crate::testing::{Random, Tensor, assert_close};
 use crate::{InstructionSet, Loops};
-use gradloom_codegen::cpu::{Compiled, Compiler};
+use gradloom_codegen::cpu::{CpuCompiler, CpuKernel};
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, Number, ReduceOp, Shape, UnaryOp};
 use gradloom_core::kernel::{Body, Layout, Level, Node, NodeId, NodeKind, Store};
 
@@ -298,8 +298,8 @@ fn not_a_number_stays_in_its_row_and_column() {
 fn interpreted(body: &Body, reads: Vec<Tensor>, shapes: &[&[usize]]) -> Option<Vec<Vec<usize>>> {
     let job = job(body, reads, shapes.iter().map(|shape| dense(shape)).collect());
     let level = InstructionSet::detect();
-    match Compiler::new(machine(level, Loops::Native)).launch(&job.launch()) {
-        Compiled::Loop(program) => {
+    match CpuCompiler::new(machine(level, Loops::Native)).launch(&job.launch()) {
+        CpuKernel::Loop(program) => {
             Program::new(program, &job.launch(), level).native.map(|n| n.interpreted())
         }
         other => panic!("{other:?}"),
