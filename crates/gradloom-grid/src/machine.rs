@@ -2,12 +2,13 @@
 //!
 //! In: a kernel and the elements of its operands, as bits. Out: the results and the reported faults, or an
 //! error if the kernel does something invalid on a GPU: an out-of-bounds access, a read of uninitialized
-//! shared memory, a data race between invocations without a barrier, or a barrier in non-uniform control
-//! flow. Invocations of a workgroup run in lockstep. Scalar functions are those of the f64 reference, rounded
+//! shared memory, a data race between invocations without a barrier, a barrier in non-uniform control flow, or
+//! an access to what a copy or product in progress writes or reads. Invocations of a workgroup run in lockstep. Scalar functions are those of the f64 reference, rounded
 //! to f32.
 
 use gradloom_codegen::simt::{
-    Array, Block, Expr, ExprId, Fault, FragmentPlace, Kernel, MatrixUse, Role, Space, Stmt, ValueType,
+    Array, AsyncCopy, Block, Expr, ExprId, Fault, FragmentPlace, Kernel, MatrixUse, ProductLeft, Role,
+    SharedMatrix, Space, Stmt, ValueType, WarpgroupProduct,
 };
 use gradloom_core::ir::{BinaryOp, Builder, DType, Graph, OpKind, Output, Type};
 use gradloom_core::reference::{HostTensor, evaluate};
@@ -87,6 +88,9 @@ impl Machine {
                 stretch: 0,
                 named: vec![None; kernel.exprs.len()],
                 variables: kernel.variables.iter().map(variable).collect(),
+                products: Vec::new(),
+                copies: Vec::new(),
+                batches: Vec::new(),
                 counters: vec![vec![0; lanes]; kernel.loops as usize],
             };
             run.block(&kernel.body, &vec![true; lanes])
@@ -113,6 +117,29 @@ struct Workgroup<'r> {
     named: Vec<Option<Vec<u32>>>,
     variables: Vec<Vec<u32>>,
     counters: Vec<Vec<u32>>,
+    /// Products in progress, oldest first.
+    products: Vec<Product>,
+    /// Copies that are not part of a batch yet.
+    copies: Vec<Copied>,
+    /// Batches of copies in progress, oldest first.
+    batches: Vec<Vec<Copied>>,
+}
+
+/// Product in progress.
+struct Product {
+    /// Variables with the sums.
+    sums: Vec<u32>,
+    /// Shared operands, each with the index of its first item.
+    operands: Vec<(SharedMatrix, u32)>,
+}
+
+/// Item that a copy in progress writes.
+struct Copied {
+    array: u32,
+    item: u32,
+    /// Invocation that started the copy.
+    lane: usize,
+    value: Vec<u32>,
 }
 
 impl Workgroup<'_> {
@@ -128,6 +155,7 @@ impl Workgroup<'_> {
                 self.named[id.index()] = Some(value);
             }
             Stmt::Var(number, value) | Stmt::Assign(number, value) => {
+                self.check_complete(*number)?;
                 let value = self.value(*value, active)?;
                 let variable = &mut self.variables[*number as usize];
                 let width = value.len() / active.len();
@@ -191,7 +219,32 @@ impl Workgroup<'_> {
                 }
             }
             Stmt::Barrier if active.contains(&false) => return Err("a barrier that not all reach".into()),
-            Stmt::Barrier => self.stretch += 1,
+            Stmt::Barrier => self.pass_barrier()?,
+            Stmt::StartProduct(_) | Stmt::AwaitProducts(..) | Stmt::EndCopies | Stmt::AwaitCopies(_)
+                if active.contains(&false) =>
+            {
+                return Err("not all invocations reach what they do together".into());
+            }
+            Stmt::StartProduct(product) => self.start_product(product, active)?,
+            Stmt::AwaitProducts(most, sums) => {
+                self.read_shared_operands()?;
+                let complete = self.products.len().saturating_sub(*most as usize);
+                self.products.drain(..complete);
+                sums.iter().try_for_each(|&number| self.check_complete(number))?;
+            }
+            Stmt::StartCopy(copy) => self.start_copy(copy, active)?,
+            Stmt::EndCopies => {
+                let batch = std::mem::take(&mut self.copies);
+                self.batches.push(batch);
+            }
+            Stmt::AwaitCopies(most) => {
+                let complete = self.batches.len().saturating_sub(*most as usize);
+                for Copied { array, item, lane, value } in
+                    self.batches.drain(..complete).flatten().collect::<Vec<_>>()
+                {
+                    self.set_element(array, item, lane, &value)?;
+                }
+            }
             Stmt::Report(fault, position) => {
                 let position = self.value(*position, active)?;
                 let (Fault::Index(id, _) | Fault::Divisor(id)) = *fault;
@@ -209,6 +262,127 @@ impl Workgroup<'_> {
                     }
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Checks that a variable is not the sum of a product in progress.
+    fn check_complete(&self, variable: u32) -> Result<(), String> {
+        match self.products.iter().any(|product| product.sums.contains(&variable)) {
+            true => Err(format!("x{variable} is the sum of a product that has not been awaited")),
+            false => Ok(()),
+        }
+    }
+
+    /// Begins the next interval between barriers.
+    fn pass_barrier(&mut self) -> Result<(), String> {
+        self.read_shared_operands()?;
+        self.stretch += 1;
+        self.read_shared_operands()
+    }
+
+    /// Marks the shared operands of products in progress as read by several invocations in this interval.
+    fn read_shared_operands(&mut self) -> Result<(), String> {
+        let operands: Vec<_> = self.products.iter().flat_map(|product| product.operands.clone()).collect();
+        for (matrix, first) in operands {
+            for item in first..first + matrix.items() {
+                for lane in [0, 1] {
+                    self.get_element(matrix.array, item, lane)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the elements of a shared matrix, row by row.
+    fn shared_rows(
+        &mut self,
+        matrix: SharedMatrix,
+        first: u32,
+        lane: usize,
+    ) -> Result<Vec<Vec<f32>>, String> {
+        let row = |row: u32| {
+            let items = (0..matrix.columns / SharedMatrix::EIGHT).map(|eight| matrix.item(row, eight));
+            let items: Result<Vec<_>, _> =
+                items.map(|item| self.get_element(matrix.array, first + item, lane)).collect();
+            Ok(items?.into_iter().flatten().map(f32::from_bits).collect())
+        };
+        (0..matrix.rows).map(row).collect()
+    }
+
+    fn start_product(&mut self, product: &WarpgroupProduct, active: &[bool]) -> Result<(), String> {
+        let WarpgroupProduct { sums, adds, left, turned, .. } = product;
+        sums.iter().try_for_each(|&number| self.check_complete(number))?;
+        let mut operands = Vec::new();
+        for (matrix, first) in product.shared() {
+            let first = self.value(first, active)?;
+            if first.iter().any(|&other| other != first[0]) || !first[0].is_multiple_of(64) {
+                return Err("a shared operand that is misaligned, or not the same for all".into());
+            }
+            operands.push((matrix, first[0]));
+        }
+        let right = operands[operands.len() - 1];
+        let rows = self.shared_rows(right.0, right.1, 0)?;
+        // The terms of each row of the left operand.
+        let subgroups = active.len() / kernel_subgroup(self.kernel);
+        let lefts: Vec<Vec<f32>> = match left {
+            ProductLeft::Shared(..) => self.shared_rows(operands[0].0, operands[0].1, 0)?,
+            ProductLeft::Held(held) => {
+                let mut lefts = vec![Vec::new(); 16 * subgroups];
+                for &id in held {
+                    let value = self.value(id, active)?;
+                    for (row, terms) in lefts.iter_mut().enumerate() {
+                        let first = row / 16 * kernel_subgroup(self.kernel) * 256 + row % 16 * 16;
+                        terms.extend(value[first..first + 16].iter().map(|&bits| f32::from_bits(bits)));
+                    }
+                }
+                lefts
+            }
+        };
+        let subgroup = kernel_subgroup(self.kernel);
+        for (lane, (&number, at)) in (0..active.len())
+            .step_by(subgroup)
+            .flat_map(|lane| sums.iter().zip((0..).step_by(16)).map(move |sum| (lane, sum)))
+        {
+            let held = &mut self.variables[number as usize][256 * lane..][..256 * subgroup];
+            for (i, j) in (0..16).flat_map(|i| (0..16).map(move |j| (i, j))) {
+                let column: usize = at + j;
+                let mut total = if *adds { f32::from_bits(held[16 * i + j]) } else { 0.0 };
+                for (t, factor) in lefts[lane / subgroup * 16 + i].iter().enumerate() {
+                    total += factor * if *turned { rows[column][t] } else { rows[t][column] };
+                }
+                held[16 * i + j] = total.to_bits();
+            }
+            (1..subgroup).for_each(|copy| held.copy_within(..256, 256 * copy));
+        }
+        self.products.push(Product { sums: sums.clone(), operands });
+        self.read_shared_operands()
+    }
+
+    fn start_copy(&mut self, copy: &AsyncCopy, active: &[bool]) -> Result<(), String> {
+        let [item, index, there] = [copy.item, copy.index, copy.there].map(|id| self.value(id, active));
+        let (item, index, there) = (item?, index?, there?);
+        let Role::Operand(operand) = self.kernel.buffers[copy.buffer as usize].role else {
+            return Err("a copy of what is no operand".into());
+        };
+        let stretch = self.stretch;
+        for lane in (0..active.len()).filter(|&lane| active[lane]) {
+            let start = 8 * index[lane] as usize;
+            let read = self.machine.operands[operand].get(start..start + 8);
+            let mut value = read.ok_or_else(|| format!("a read of element {start}"))?.to_vec();
+            if there[lane] == 0 {
+                value.fill(0);
+            }
+            let cells = self.element(copy.array, item[lane], lane);
+            let cells = cells.ok_or_else(|| format!("a copy to shared element {}", item[lane]))?;
+            for cell in cells {
+                if !cell.write(0, lane, stretch) {
+                    return Err(format!("a race for shared element {}", item[lane]));
+                }
+                // The element has no value until the copy is complete.
+                cell.bits = None;
+            }
+            self.copies.push(Copied { array: copy.array, item: item[lane], lane, value });
         }
         Ok(())
     }
@@ -286,7 +460,10 @@ impl Workgroup<'_> {
             Expr::Local => each(&|lane| u32::try_from(lane).unwrap()),
             Expr::Committed => vec![self.machine.committed.into(); lanes],
             Expr::Counter(number) => self.counters[*number as usize].clone(),
-            Expr::Read(number) => self.variables[*number as usize].clone(),
+            Expr::Read(number) => {
+                self.check_complete(*number)?;
+                self.variables[*number as usize].clone()
+            }
             Expr::Load(buffer, _) => {
                 let width = words(kernel.ty(id));
                 let mut read = vec![0; lanes * width];
@@ -334,9 +511,9 @@ impl Workgroup<'_> {
                 if operands[0].iter().any(|&index| index != operands[0][0]) {
                     return Err("a broadcast of several elements".into());
                 }
-                self.stretch += 1;
+                self.pass_barrier()?;
                 let element = self.get_element(*array, operands[0][0], 0)?;
-                self.stretch += 1;
+                self.pass_barrier()?;
                 element.repeat(lanes)
             }
             Expr::MatrixZero => vec![0; 256 * lanes],
@@ -588,11 +765,11 @@ pub fn bits(tensor: &HostTensor) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gradloom_codegen::simt::{Builder as K, Factor, Variable};
     use gradloom_core::ir::CompareOp;
 
     #[test]
     fn mistakes_of_kernels_are_seen() {
-        use gradloom_codegen::simt::Builder as K;
         let run = |write: &dyn Fn(&K)| {
             let k = K::new("mistake", 4, 2);
             write(&k);
@@ -646,5 +823,72 @@ mod tests {
         assert_eq!(met, "");
         let missed = run(&|k| k.when(k.local().compare(CompareOp::Lt, k.u32(2)), || k.barrier()));
         assert!(missed.contains("a barrier that not all reach"), "{missed}");
+    }
+
+    /// Runs a kernel of one warpgroup that copies a matrix of ones, calls `before`, multiplies the matrix by
+    /// itself, calls `during`, waits, and stores the sums of its rows.
+    fn multiplied(
+        before: &dyn Fn(&K, SharedMatrix),
+        during: &dyn Fn(&K, SharedMatrix, Variable<'_>),
+    ) -> String {
+        let k = K::new("product", 128, 1);
+        k.uses_subgroups(32);
+        let [ones, result] =
+            [(Role::Operand(0), ValueType::Half8(DType::BF16)), (Role::Result(0), DType::F32.into())]
+                .map(|(role, ty)| k.buffer(role, ty));
+        let matrix = k.shared_matrix(DType::BF16, [64, 16], 1);
+        k.start_copy((matrix.array, k.local()), (ones, k.local()), k.bool(true));
+        k.end_copies();
+        before(&k, matrix);
+        let sums = [0; 4].map(|_| k.var(k.matrix_zero()));
+        k.start_product((&sums, false), Factor::Shared(matrix), (matrix, k.u32(0), true));
+        during(&k, matrix, sums[0]);
+        k.await_products(0, &[&sums]);
+        k.store(result, k.local(), sums[0].get().matrix_half(0).component(0));
+        let kernel = k.finish();
+        gradloom_codegen::simt::verify(&kernel).unwrap_or_else(|error| panic!("{error}"));
+        let mut machine = Machine {
+            operands: vec![vec![1.0_f32.to_bits(); 64 * 16]],
+            results: vec![vec![None; 128]],
+            workspace: Vec::new(),
+            faults: Vec::new(),
+            checked: Vec::new(),
+            committed: true,
+            status: Vec::new(),
+        };
+        let error = machine.run(&kernel).err().unwrap_or_default();
+        if error.is_empty() {
+            assert!(machine.results[0].iter().all(|&bits| bits == Some(16.0_f32.to_bits())));
+        }
+        error
+    }
+
+    #[test]
+    fn mistakes_about_asynchronous_work_are_seen() {
+        let arrived = |k: &K, _: SharedMatrix| {
+            k.await_copies(0);
+            k.barrier();
+        };
+        let write = |k: &K, matrix: SharedMatrix| {
+            let eights = k.load(k.buffer(Role::Operand(0), ValueType::Half8(DType::BF16)), k.local());
+            k.set_element(matrix.array, k.local(), eights);
+        };
+        assert_eq!(multiplied(&arrived, &|_, _, _| {}), "");
+        let early = multiplied(&|k, _| k.barrier(), &|_, _, _| {});
+        assert!(early.contains("has no value"), "{early}");
+        let unordered = multiplied(&|k, _| k.await_copies(0), &|_, _, _| {});
+        assert!(unordered.contains("a race for shared element"), "{unordered}");
+        let read = multiplied(&arrived, &|k, _, sum| {
+            k.store(k.buffer(Role::Result(0), DType::F32), k.local(), sum.get().matrix_half(0).component(0));
+        });
+        assert!(read.contains("has not been awaited"), "{read}");
+        let written = multiplied(&arrived, &|k, matrix, _| write(k, matrix));
+        assert!(written.contains("a race for shared element"), "{written}");
+        // A barrier does not end a product.
+        let written = multiplied(&arrived, &|k, matrix, _| {
+            k.barrier();
+            write(k, matrix);
+        });
+        assert!(written.contains("a race for shared element"), "{written}");
     }
 }

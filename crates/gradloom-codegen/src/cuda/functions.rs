@@ -1,5 +1,6 @@
 //! Functions that CUDA C lacks or leaves undefined. Kernels include the text of the functions that they use.
 
+use super::warpgroups::SHARED;
 use crate::simt::helpers;
 use gradloom_core::collections::SortedSet;
 
@@ -130,6 +131,7 @@ __device__ __forceinline__ void wait_for_others() {
         Multiply "multiply" [] = multiply!("multiply", "f16");
         MultiplyBf16 "multiply_bf16" [] = multiply!("multiply_bf16", "bf16");
         Tf32 "multiply_tf32" [Matrix] = TF32;
+        Shared "start_copy" [Matrix] = SHARED;
         Left "left_f16" [] = left!("left_f16", "f16");
         LeftBf16 "left_bf16" [] = left!("left_bf16", "bf16");
         // See PTX ISA, section "ex2".

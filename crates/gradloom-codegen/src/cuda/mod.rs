@@ -15,6 +15,7 @@ mod print;
 mod replay;
 mod target;
 mod units;
+mod warpgroups;
 
 pub use crate::library::{
     EXTENT_ALIGNMENT, LARGE_PRODUCT, LibraryMatrix, LibraryProduct, ROOM_BEHIND, ROW_ALIGNMENT, Room,

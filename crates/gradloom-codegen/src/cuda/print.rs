@@ -1,11 +1,17 @@
 //! Printing of a kernel as CUDA C.
 
 use super::functions::{Function, Functions};
+use super::warpgroups::{Step, descriptor};
 use crate::narrow::has_words;
 use crate::simt::spelling::{self, Spelling};
-use crate::simt::{Block, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, Stmt, ValueType};
+use crate::simt::{
+    AsyncCopy, Block, Expr, ExprId, Fault, Kernel, MatrixUse, ProductLeft, Role, Space, Stmt, ValueType,
+    WarpgroupProduct,
+};
+use gradloom_core::collections::SortedSet;
 use gradloom_core::ir::{CompareOp, DType};
 use std::fmt::Write;
+use std::ops::Range;
 
 /// Prints a kernel as a function with a given name. Returns the function's text, and `true` if the function
 /// loads operands before it waits for the preceding kernels. Only operands for which `is_early` returns
@@ -17,6 +23,7 @@ pub fn print(kernel: &Kernel, name: &str, launch: usize, is_early: &dyn Fn(Role)
         launch: launch + 1,
         named: vec![false; kernel.exprs.len()],
         functions: Functions::new(),
+        steps: SortedSet::new(),
     };
     let mut body = String::new();
     let Block(statements) = &kernel.body;
@@ -36,6 +43,7 @@ pub fn print(kernel: &Kernel, name: &str, launch: usize, is_early: &dyn Fn(Role)
         .chain(kernel.arrays.iter().map(|array| array.ty));
     types.for_each(|ty| printer.declare(ty));
     printer.functions.iter().for_each(|function| text.push_str(function.text()));
+    printer.steps.iter().for_each(|step| text.push_str(&step.text()));
     let buffers = kernel.buffers.iter().enumerate().filter(|(_, buffer)| buffer.role != Role::Status);
     let parameters = buffers.map(|(i, buffer)| {
         let access = if buffer.is_writable() { "" } else { "const " };
@@ -48,18 +56,68 @@ pub fn print(kernel: &Kernel, name: &str, launch: usize, is_early: &dyn Fn(Role)
         kernel.workgroup
     )
     .expect(TEXT);
-    for (i, array) in kernel.arrays.iter().enumerate() {
-        let space = match (array.space, array.ty) {
-            (Space::Invocation, _) => "",
-            // Matrix loads require an alignment of 16 bytes.
-            (Space::Workgroup, ValueType::Half4(_)) => "__shared__ __align__(16) ",
-            (Space::Workgroup, _) => "__shared__ ",
-        };
-        writeln!(text, "    {space}{} a{i}[{}];", type_name(array.ty), array.elements).expect(TEXT);
-    }
+    declare_arrays(&mut text, kernel);
     text.push_str(&body);
     text.push_str("}\n");
     (text, loads_early)
+}
+
+/// Maximum number of bytes of shared memory that a kernel may declare with a fixed size.
+const MOST_STATIC: u32 = 48 << 10;
+
+/// Returns the number of bytes of shared memory that a kernel must be launched with: 0 if it declares all of
+/// its arrays with a fixed size, which is possible for up to 48 KB.
+pub(super) fn dynamic_memory(kernel: &Kernel) -> u32 {
+    match arranged(kernel).last() {
+        Some((_, range)) if range.end > MOST_STATIC => range.end,
+
+        _ => 0,
+    }
+}
+
+/// Returns the index of each shared array, and its bytes if all are placed one after the other.
+fn arranged(kernel: &Kernel) -> Vec<(usize, Range<u32>)> {
+    let mut end = 0;
+    let mut all = Vec::new();
+    for (i, array) in kernel.arrays.iter().enumerate().filter(|(_, array)| array.space == Space::Workgroup) {
+        let start = u32::next_multiple_of(end, alignment(array.ty).unwrap_or(16));
+        end = start + array.elements * stored_bytes(array.ty);
+        all.push((i, start..end));
+    }
+    all
+}
+
+/// Returns the alignment that the instructions for arrays of a type require beyond that of their elements.
+fn alignment(ty: ValueType) -> Option<u32> {
+    match ty {
+        // Descriptors of products require the alignment of the pattern in which vectors are permuted.
+        ValueType::Half8(_) => Some(1024),
+        // Matrix loads require an alignment of 16 bytes.
+        ValueType::Half4(_) => Some(16),
+        _ => None,
+    }
+}
+
+fn declare_arrays(text: &mut String, kernel: &Kernel) {
+    let is_dynamic = dynamic_memory(kernel) > 0;
+    if is_dynamic {
+        text.push_str("    extern __shared__ __align__(1024) unsigned char shared[];\n");
+        for (i, range) in arranged(kernel) {
+            let ty = type_name(kernel.arrays[i].ty);
+            writeln!(text, "    {ty}* a{i} = ({ty}*)(shared + {});", range.start).expect(TEXT);
+        }
+    }
+    for (i, array) in kernel.arrays.iter().enumerate() {
+        let space = match array.space {
+            Space::Invocation => String::new(),
+            Space::Workgroup if is_dynamic => continue,
+            Space::Workgroup => match alignment(array.ty) {
+                Some(bytes) => format!("__shared__ __align__({bytes}) "),
+                None => "__shared__ ".to_string(),
+            },
+        };
+        writeln!(text, "    {space}{} a{i}[{}];", type_name(array.ty), array.elements).expect(TEXT);
+    }
 }
 
 /// Returns `true` if a statement is independent of memory that preceding kernels write or read. Reports of
@@ -67,7 +125,7 @@ pub fn print(kernel: &Kernel, name: &str, launch: usize, is_early: &dyn Fn(Role)
 fn is_free(kernel: &Kernel, statement: &Stmt, is_early: &dyn Fn(Role) -> bool) -> bool {
     let of_block = |Block(block): &Block| block.iter().all(|inner| is_free(kernel, inner, is_early));
     match statement {
-        Stmt::Store(..) => false,
+        Stmt::Store(..) | Stmt::StartCopy(_) => false,
         Stmt::Let(id) => match *kernel.expr(*id) {
             Expr::Load(buffer, _) => is_early(kernel.buffers[buffer as usize].role),
             _ => true,
@@ -92,6 +150,8 @@ struct Printer<'k> {
     /// True for each expression that has a name.
     named: Vec<bool>,
     functions: Functions,
+    /// Functions of warpgroup products.
+    steps: SortedSet<Step>,
 }
 
 impl Printer<'_> {
@@ -153,6 +213,19 @@ impl Printer<'_> {
                 format!("for (unsigned i{number} = {start}; i{number} < {end}; i{number} += {step}) {{")
             }
             Stmt::Barrier => "__syncthreads();".to_string(),
+            Stmt::StartProduct(product) => self.product(product),
+            Stmt::AwaitProducts(most, sums) => {
+                let keeps: String = sums.iter().map(|number| format!(" keep(x{number});")).collect();
+                format!("await_products<{most}>();{keeps}")
+            }
+            Stmt::StartCopy(AsyncCopy { array, item, buffer, index, there }) => {
+                let start = self.function(Function::Shared);
+                let [item, index, there] = [item, index, there].map(|id| self.text(*id));
+                let from = self.buffer(*buffer);
+                format!("{start}(&a{array}[{item}], &{from}[{index}], {there});")
+            }
+            Stmt::EndCopies => "end_copies();".to_string(),
+            Stmt::AwaitCopies(most) => format!("await_copies<{most}>();"),
             Stmt::Report(fault, position) => {
                 let position = self.text(*position);
                 let (condition, words) = match *fault {
@@ -166,6 +239,47 @@ impl Printer<'_> {
                 format!("if ({condition}) {report}(status, {}u, {position}, {words});", self.launch)
             }
         }
+    }
+
+    /// Returns the line of a product: a call for each step of 16 terms.
+    fn product(&mut self, product: &WarpgroupProduct) -> String {
+        let WarpgroupProduct { sums, adds, left, right, first, turned } = product;
+        self.function(Function::Shared);
+        let ValueType::Half8(dtype) = self.kernel.arrays[right.array as usize].ty else {
+            unreachable!("the verifier has seen an array of halves")
+        };
+        let step = Step::new(product, dtype);
+        self.steps.insert(step);
+        let sums: Vec<String> = sums.iter().map(|number| format!("x{number}")).collect();
+        let (constant, offsets) = descriptor(right, *turned);
+        let (array, first) = (right.array, self.text(*first));
+        let mut text =
+            format!("{{ unsigned long long b = descriptor_of(&a{array}[{first}], {constant:#x}ull);");
+        let lefts: Vec<String> = match left {
+            ProductLeft::Held(matrices) => {
+                for (i, left) in matrices.iter().enumerate() {
+                    write!(text, " Left l{i} = ready({});", self.text(*left)).expect(TEXT);
+                }
+                (0..matrices.len()).map(|i| format!("l{i}")).collect()
+            }
+            ProductLeft::Shared(matrix, first) => {
+                let (constant, offsets) = descriptor(matrix, true);
+                let (array, first) = (matrix.array, self.text(*first));
+                let rows = WarpgroupProduct::ROWS * matrix.eights();
+                write!(
+                    text,
+                    " unsigned long long a = descriptor_of(&a{array}[{first} + warpgroup() * {rows}u], {constant:#x}ull);"
+                )
+                .expect(TEXT);
+                offsets.into_iter().map(|offset| format!("a + {offset}u")).collect()
+            }
+        };
+        text.push_str(" start_products();");
+        for (i, (left, offset)) in lefts.into_iter().zip(offsets).enumerate() {
+            let (sums, name, adds) = (sums.join(", "), step.name(), i32::from(*adds || i > 0));
+            write!(text, " {name}({sums}, {left}, b + {offset}u, {adds});").expect(TEXT);
+        }
+        text + " end_products(); }"
     }
 
     /// Adds the functions that a type requires.
@@ -368,6 +482,18 @@ fn type_name(ty: impl Into<ValueType>) -> &'static str {
         ValueType::Matrix(MatrixUse::Left, _) => "Left",
         ValueType::Matrix(MatrixUse::Right, _) => "Right",
         ValueType::Matrix(MatrixUse::Sum, _) => "Sum",
+    }
+}
+
+/// Returns the number of bytes of a value in an array.
+fn stored_bytes(ty: ValueType) -> u32 {
+    match ty {
+        ValueType::Scalar(DType::Bool) => 1,
+        ValueType::Scalar(_) | ValueType::Half2(_) => 4,
+        ValueType::Vector(elements) => 4 * elements,
+        ValueType::Half4(_) => 8,
+        ValueType::Half8(_) => 16,
+        ValueType::Matrix(..) => unreachable!("arrays hold no matrices"),
     }
 }
 

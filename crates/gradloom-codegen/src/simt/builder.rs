@@ -4,7 +4,10 @@
 //! take two values of one dtype, or a value and a u32 constant on the right. Index arithmetic on constants is
 //! folded.
 
-use super::ir::{Array, Block, Buffer, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, Stmt, ValueType};
+use super::ir::{
+    Array, AsyncCopy, Block, Buffer, Expr, ExprId, Fault, Kernel, MatrixUse, ProductLeft, Role, SharedMatrix,
+    Space, Stmt, ValueType, WarpgroupProduct,
+};
 use super::tidy::tidy;
 use crate::narrow::narrow;
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, Number, ReduceOp, UnaryOp};
@@ -35,6 +38,15 @@ pub struct Value<'k> {
 pub struct Variable<'k> {
     k: &'k Builder,
     number: u32,
+}
+
+/// Left operand of a product of warpgroups.
+#[derive(Clone, Copy)]
+pub enum Factor<'a, 'k> {
+    /// Matrices of 16 terms each.
+    Held(&'a [Value<'k>]),
+    /// Rows of a matrix at the start of its array, 64 for each warpgroup.
+    Shared(SharedMatrix),
 }
 
 /// Number of a buffer or array, as returned by the builder.
@@ -245,6 +257,67 @@ impl Builder {
     /// rows.
     pub fn store_matrix(&self, array: Memory, index: Value<'_>, pitch: u32, value: Value<'_>) {
         self.push(Stmt::StoreMatrix(array, index.id, pitch, value.id));
+    }
+
+    /// Creates an array for `stages` matrices of a 16-bit dtype, and returns the layout of each.
+    pub fn shared_matrix(&self, half: DType, [rows, columns]: [u32; 2], stages: u32) -> SharedMatrix {
+        let matrix = SharedMatrix { array: 0, rows, columns };
+        let array = self.shared(ValueType::Half8(half), stages * matrix.items());
+        SharedMatrix { array, ..matrix }
+    }
+
+    /// Returns the item of a matrix with the elements `8 * eight..8 * eight + 8` of a row; see
+    /// [`SharedMatrix::item`].
+    pub fn item_of<'k>(&'k self, matrix: SharedMatrix, row: Value<'k>, eight: Value<'k>) -> Value<'k> {
+        let (eights, order) = (matrix.eights(), row / matrix.alike() % matrix.eights());
+        match matrix.columns == matrix.panel() {
+            true => row * eights + (eight ^ order),
+            false => (eight / eights * matrix.rows + row) * eights + ((eight % eights) ^ order),
+        }
+    }
+
+    /// Starts a copy of a vector of eight 16-bit floats from a buffer to an array, or of zeros unless `there`.
+    pub fn start_copy(
+        &self,
+        (array, item): (Memory, Value<'_>),
+        (buffer, index): (Memory, Value<'_>),
+        there: Value<'_>,
+    ) {
+        let copy = AsyncCopy { array, item: item.id, buffer, index: index.id, there: there.id };
+        self.push(Stmt::StartCopy(copy));
+    }
+
+    /// Combines the copies started since the last call into a batch.
+    pub fn end_copies(&self) {
+        self.push(Stmt::EndCopies);
+    }
+
+    /// Waits until at most `most` batches of copies are in progress.
+    pub fn await_copies(&self, most: u32) {
+        self.push(Stmt::AwaitCopies(most));
+    }
+
+    /// Starts a product of warpgroups, which replaces the sums or, if `adds`, is added to them. `right` is a
+    /// matrix with the index of its first item; if `turned`, its rows are the columns of the product.
+    pub fn start_product<'k>(
+        &'k self,
+        (sums, adds): (&[Variable<'k>], bool),
+        left: Factor<'_, 'k>,
+        (right, first, turned): (SharedMatrix, Value<'k>, bool),
+    ) {
+        let sums = sums.iter().map(|sum| sum.number).collect();
+        let left = match left {
+            Factor::Held(matrices) => ProductLeft::Held(matrices.iter().map(|matrix| matrix.id).collect()),
+            Factor::Shared(matrix) => ProductLeft::Shared(matrix, self.u32(0).id),
+        };
+        let product = WarpgroupProduct { sums, adds, left, right, first: first.id, turned };
+        self.push(Stmt::StartProduct(Box::new(product)));
+    }
+
+    /// Waits until at most `most` products are in progress; `sums` are those of the others.
+    pub fn await_products(&self, most: u32, sums: &[&[Variable<'_>]]) {
+        let sums = sums.iter().copied().flatten().map(|sum| sum.number).collect();
+        self.push(Stmt::AwaitProducts(most, sums));
     }
 
     /// Loads one element of the vector at an index of an array.

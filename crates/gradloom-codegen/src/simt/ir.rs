@@ -60,6 +60,112 @@ impl FragmentPlace {
     }
 }
 
+/// Matrix of 16-bit floats in a workgroup's array of [`ValueType::Half8`], in the layout that a
+/// [`WarpgroupProduct`] reads. Its columns are divided into panels of up to 64. Within a panel, rows are
+/// contiguous, and the vectors of a row are permuted so that equal columns of eight consecutive rows are in
+/// different banks. (PTX ISA, "Asynchronous warpgroup level matrix shared memory layout".)
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SharedMatrix {
+    /// Number of the array.
+    pub array: u32,
+    /// Number of rows, a multiple of 64.
+    pub rows: u32,
+    /// Number of columns, a multiple of 16.
+    pub columns: u32,
+}
+
+impl SharedMatrix {
+    /// Number of elements of an item of the array.
+    pub const EIGHT: u32 = 8;
+
+    /// Returns the number of columns of a panel.
+    pub fn panel(&self) -> u32 {
+        [64, 32].into_iter().find(|&panel| self.columns.is_multiple_of(panel)).unwrap_or(16)
+    }
+
+    /// Returns the number of items of the matrix.
+    pub fn items(&self) -> u32 {
+        self.rows * self.columns / Self::EIGHT
+    }
+
+    /// Returns the number of vectors of eight elements in a row of a panel.
+    pub fn eights(&self) -> u32 {
+        self.panel() / Self::EIGHT
+    }
+
+    /// Returns the number of consecutive rows whose vectors have the same order.
+    pub fn alike(&self) -> u32 {
+        8 / self.eights()
+    }
+
+    /// Returns the item with the elements `8 * eight..8 * eight + 8` of a row.
+    pub fn item(&self, row: u32, eight: u32) -> u32 {
+        let (panel, along) = (eight / self.eights(), eight % self.eights());
+        let place = along ^ (row / self.alike() % self.eights());
+        (panel * self.rows + row) * self.eights() + place
+    }
+}
+
+/// Product whose left operand has 64 rows per warpgroup (four subgroups of 32 invocations), 16 of which each
+/// subgroup holds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct WarpgroupProduct {
+    /// Variables with the sums, 16 columns each, from left to right.
+    pub sums: Vec<u32>,
+    /// True if the product is added to the sums; false if it replaces them.
+    pub adds: bool,
+    /// Left operand.
+    pub left: ProductLeft,
+    /// Right operand.
+    pub right: SharedMatrix,
+    /// Index of the right operand's first item in its array, a multiple of 64 that is the same for all
+    /// invocations.
+    pub first: ExprId,
+    /// True if the rows of `right` are the columns of the product; false if they are its terms.
+    pub turned: bool,
+}
+
+impl WarpgroupProduct {
+    /// Number of invocations of a warpgroup.
+    pub const INVOCATIONS: u32 = 128;
+    /// Number of rows of the left operand per warpgroup.
+    pub const ROWS: u32 = 64;
+
+    /// Returns the shared matrices that the product reads, each with the index of its first item.
+    pub fn shared(&self) -> impl Iterator<Item = (SharedMatrix, ExprId)> + use<> {
+        let left = match self.left {
+            ProductLeft::Held(_) => None,
+            ProductLeft::Shared(matrix, first) => Some((matrix, first)),
+        };
+        left.into_iter().chain([(self.right, self.first)])
+    }
+}
+
+/// Left operand of a [`WarpgroupProduct`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ProductLeft {
+    /// Matrices of 16 terms each, computed in the same iteration of the innermost loop. (PTX assemblers lose
+    /// registers of operands that live longer.)
+    Held(Vec<ExprId>),
+    /// Rows of a matrix, given with the index of its first item: 64 for each warpgroup, in order.
+    Shared(SharedMatrix, ExprId),
+}
+
+/// Copy of 16 bytes from a buffer to a workgroup's array, both of [`ValueType::Half8`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AsyncCopy {
+    /// Number of the array.
+    pub array: u32,
+    /// Index of the item to write.
+    pub item: ExprId,
+    /// Number of the buffer.
+    pub buffer: u32,
+    /// Index of the vector in the buffer.
+    pub index: ExprId,
+    /// Condition; if false, zeros are written. The index must be in range even so.
+    pub there: ExprId,
+}
+
 /// Role of a matrix in a multiply-accumulate instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MatrixUse {
@@ -270,6 +376,19 @@ pub enum Stmt {
     /// Barrier: all invocations of the workgroup arrive before any of them continues, and then see what the
     /// others have written to shared memory.
     Barrier,
+    /// Starts a product. Its sums must not be accessed, and its right operand not be written, until it has
+    /// been awaited.
+    StartProduct(Box<WarpgroupProduct>),
+    /// Waits until at most this many products are in progress. The variables are the sums of those that are
+    /// then known to be complete.
+    AwaitProducts(u32, Vec<u32>),
+    /// Starts a copy. The item must not be accessed until the copy has been awaited.
+    StartCopy(AsyncCopy),
+    /// Combines the invocation's copies since the last such statement into a batch.
+    EndCopies,
+    /// Waits until at most this many of the invocation's batches of copies are in progress. Others see the
+    /// items after the next barrier.
+    AwaitCopies(u32),
     /// Prevents the step from committing if the fault occurs; the invocation continues. The first fault of a
     /// step is recorded, with its position, a u32.
     Report(Fault, ExprId),
@@ -414,7 +533,9 @@ impl Kernel {
         fn add(kernel: &Kernel, block: &Block, used: &mut Vec<usize>) {
             for statement in &block.0 {
                 match statement {
-                    Stmt::Store(buffer, ..) => used.push(*buffer as usize),
+                    Stmt::Store(buffer, ..) | Stmt::StartCopy(AsyncCopy { buffer, .. }) => {
+                        used.push(*buffer as usize)
+                    }
                     Stmt::Let(id) => {
                         if let Expr::Load(buffer, _) = kernel.expr(*id) {
                             used.push(*buffer as usize);
@@ -449,7 +570,12 @@ impl Stmt {
             | Self::SetElement(_, index, value)
             | Self::StoreMatrix(_, index, _, value) => vec![*index, *value],
             Self::For(_, bounds, _) => bounds.to_vec(),
-            Self::Barrier => Vec::new(),
+            Self::Barrier | Self::AwaitProducts(..) | Self::EndCopies | Self::AwaitCopies(_) => Vec::new(),
+            Self::StartProduct(product) => {
+                let held: &[ExprId] = if let ProductLeft::Held(held) = &product.left { held } else { &[] };
+                held.iter().copied().chain(product.shared().map(|(_, first)| first)).collect()
+            }
+            Self::StartCopy(AsyncCopy { item, index, there, .. }) => vec![*item, *index, *there],
             Self::Report(Fault::Index(a, _) | Fault::Divisor(a), position) => vec![*a, *position],
         }
     }

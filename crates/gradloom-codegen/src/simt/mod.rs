@@ -59,6 +59,15 @@
 //! **Barriers.** Between two barriers, an element of a workgroup's array that one invocation writes must not
 //! be accessed by another. A barrier does not order accesses to buffers.
 //!
+//! # Asynchrony
+//!
+//! Two kinds of statements start work that goes on beside the invocation, on devices that have it
+//! ([`Limits::warpgroups`](crate::limits::Limits::warpgroups)). [`Stmt::StartCopy`] copies 16 bytes of an
+//! operand to a workgroup's array; [`Stmt::AwaitCopies`] waits for an invocation's own copies, so a barrier
+//! must follow before others read them. [`Stmt::StartProduct`] multiplies 64 rows by a
+//! [`SharedMatrix`], for all subgroups of a warpgroup together; until [`Stmt::AwaitProducts`], its sums have no
+//! value, and its shared operands are being read, also across barriers.
+//!
 //! # The commit
 //!
 //! Kernels of the commit write only if [`Expr::Committed`] is true. It is the verdict that the
@@ -78,11 +87,12 @@ mod turns;
 mod types;
 mod verify;
 
-pub use builder::{Builder, Value, Variable};
+pub use builder::{Builder, Factor, Value, Variable};
 pub(crate) use index::index_at_row;
 pub use index::{index_at, index_of};
 pub use ir::{
-    Array, Block, Buffer, Expr, ExprId, Fault, FragmentPlace, Kernel, MatrixUse, Role, Space, Stmt, ValueType,
+    Array, AsyncCopy, Block, Buffer, Expr, ExprId, Fault, FragmentPlace, Kernel, MatrixUse, ProductLeft,
+    Role, SharedMatrix, Space, Stmt, ValueType, WarpgroupProduct,
 };
 pub(crate) use spelling::helpers;
 pub use turns::turns;

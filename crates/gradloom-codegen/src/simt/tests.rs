@@ -1,7 +1,7 @@
 //! Tests of the kernels that the builder returns, and of the verifier's errors.
 
 use super::ir::{Block, Expr, Fault, Kernel, Role, Stmt};
-use super::{Builder, spelling, verify};
+use super::{Builder, Factor, spelling, verify};
 use gradloom_core::ir::{BinaryOp, DType, UnaryOp};
 
 /// Returns the kernel of `y[i] = scale * x[i]` for i below 100, which also writes to shared memory.
@@ -159,4 +159,26 @@ fn spellings_have_each_operand_once() {
             }
         }
     }
+}
+
+#[test]
+fn products_of_warpgroups_are_checked() {
+    /// Adds a product to a variable in a loop; `held` is evaluated in the loop or before it.
+    fn product(columns: u32, workgroup: u32, in_loop: bool) -> Result<(), String> {
+        let k = Builder::new("product", workgroup, 1);
+        k.uses_subgroups(32);
+        let matrix = k.shared_matrix(DType::F16, [64, columns], 1);
+        let (sum, other) = (k.var(k.matrix_zero()), k.var(k.matrix_zero()));
+        let before = other.get().to_left(DType::F16);
+        k.count(k.u32(0), k.u32(3), k.u32(1), |_| {
+            let held = if in_loop { other.get().to_left(DType::F16) } else { before };
+            k.start_product((&[sum], true), Factor::Held(&[held; 4]), (matrix, k.u32(0), false));
+            k.await_products(0, &[&[sum]]);
+        });
+        verify(&k.finish())
+    }
+    assert_eq!(product(16, 128, true), Ok(()));
+    assert!(product(16, 128, false).unwrap_err().contains("was computed outside of the loop"));
+    assert!(product(32, 128, true).unwrap_err().contains("64 terms and 16 columns"));
+    assert!(product(16, 96, true).unwrap_err().contains("does not consist of warpgroups"));
 }

@@ -1,9 +1,16 @@
 //! Text form of a kernel, for error messages and tests.
 
-use super::ir::{Array, Block, Expr, ExprId, Fault, Kernel, Role, Space, Stmt};
+use super::ir::{
+    Array, AsyncCopy, Block, Expr, ExprId, Fault, Kernel, ProductLeft, Role, SharedMatrix, Space, Stmt,
+};
 use gradloom_core::decimal::Decimal;
 use gradloom_core::ir::DType;
 use std::fmt;
+
+/// Returns the text of a shared matrix with its first item.
+fn shared(SharedMatrix { array, rows, columns }: &SharedMatrix, first: &str) -> String {
+    format!("a{array}[{first}..] of {rows} x {columns}")
+}
 
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -74,6 +81,29 @@ impl Kernel {
                 format!("for i{number} in {}..{} by {} {{", text(start), text(end), text(step))
             }
             Stmt::Barrier => "barrier".to_string(),
+            Stmt::StartProduct(product) => {
+                let sums: Vec<String> = product.sums.iter().map(|number| format!("x{number}")).collect();
+                let left = match &product.left {
+                    ProductLeft::Held(held) => {
+                        format!("[{}]", held.iter().map(text).collect::<Vec<_>>().join(", "))
+                    }
+                    ProductLeft::Shared(matrix, first) => shared(matrix, &text(first)),
+                };
+                let sign = if product.adds { "+=" } else { "=" };
+                let right = shared(&product.right, &text(&product.first));
+                let order = if product.turned { "columns" } else { "rows" };
+                format!("start [{}] {sign} {left} * {order}({right})", sums.join(", "))
+            }
+            Stmt::AwaitProducts(most, sums) => {
+                let sums: Vec<String> = sums.iter().map(|number| format!("x{number}")).collect();
+                format!("await products but {most}: {}", sums.join(", "))
+            }
+            Stmt::StartCopy(AsyncCopy { array, item, buffer, index, there }) => {
+                let [item, index, there] = [item, index, there].map(text);
+                format!("start a{array}[{item}] = b{buffer}[{index}] if {there}")
+            }
+            Stmt::EndCopies => "end copies".to_string(),
+            Stmt::AwaitCopies(most) => format!("await copies but {most}"),
             Stmt::Report(Fault::Index(index, extent), position) => {
                 format!("report {} outside of 0..{extent} at {}", text(index), text(position))
             }

@@ -6,8 +6,12 @@
 //! evaluated by exactly one [`Stmt::Let`]; and that barriers are in uniform control flow, so that either all
 //! invocations of a workgroup reach them or none.
 
-use super::ir::{Block, Buffer, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, Stmt, ValueType};
+use super::ir::{
+    AsyncCopy, Block, Buffer, Expr, ExprId, Fault, Kernel, MatrixUse, ProductLeft, Role, SharedMatrix, Space,
+    Stmt, ValueType, WarpgroupProduct,
+};
 use super::types::type_of;
+use crate::narrow::narrow;
 use gradloom_core::ir::DType;
 
 /// Verifies a kernel.
@@ -30,6 +34,7 @@ pub fn verify(kernel: &Kernel) -> Result<(), String> {
     let mut scope = Scope {
         kernel,
         named: vec![false; kernel.exprs.len()],
+        inner: vec![false; kernel.exprs.len()],
         evaluated: vec![false; kernel.exprs.len()],
         variables: vec![false; kernel.variables.len()],
         loops: vec![false; kernel.loops as usize],
@@ -43,6 +48,8 @@ struct Scope<'k> {
     kernel: &'k Kernel,
     /// Expressions with a name in scope.
     named: Vec<bool>,
+    /// Expressions with a name that the innermost loop evaluates.
+    inner: Vec<bool>,
     /// Expressions that any statement so far has evaluated.
     evaluated: Vec<bool>,
     variables: Vec<bool>,
@@ -79,14 +86,29 @@ impl Scope<'_> {
                 return Err(format!("v{} is evaluated twice, or unknown", id.index()));
             }
             self.parts(id)?;
-            self.named[id.index()] = true;
+            (self.named[id.index()], self.inner[id.index()]) = (true, true);
             return Ok(());
         }
         for id in statement.operands() {
             self.value(id)?;
         }
         match statement {
-            Stmt::Let(_) | Stmt::Barrier => Ok(()),
+            Stmt::Let(_) | Stmt::Barrier | Stmt::EndCopies | Stmt::AwaitCopies(_) => Ok(()),
+            Stmt::StartProduct(product) => self.product(product),
+            Stmt::AwaitProducts(_, sums) => sums.iter().try_for_each(|&number| self.sum(number)),
+            Stmt::StartCopy(AsyncCopy { array, item, buffer, index, there }) => {
+                let array = kernel.arrays.get(*array as usize).ok_or("there is no such array")?;
+                let buffer = kernel.buffers.get(*buffer as usize).ok_or("there is no such buffer")?;
+                if array.space != Space::Workgroup || array.ty != buffer.ty {
+                    return Err("a buffer is copied where it cannot be".into());
+                }
+                if !matches!(buffer.ty, ValueType::Half8(_)) {
+                    return Err(format!("an item of {} is copied", buffer.ty));
+                }
+                wants(*item, DType::U32)?;
+                wants(*index, DType::U32)?;
+                wants(*there, DType::Bool)
+            }
             Stmt::Var(number, first) => {
                 takes(*first, *kernel.variables.get(*number as usize).ok_or("there is no such variable")?)?;
                 self.variables[*number as usize] = true;
@@ -130,7 +152,10 @@ impl Scope<'_> {
                     return Err(format!("i{number} counts two loops, or is unknown"));
                 }
                 self.loops[at] = true;
+                let outside = vec![false; self.inner.len()];
+                let before = std::mem::replace(&mut self.inner, outside);
                 self.block(block)?;
+                self.inner = before;
                 self.loops[at] = false;
                 Ok(())
             }
@@ -144,6 +169,64 @@ impl Scope<'_> {
                     },
                 }
             }
+        }
+    }
+
+    /// Checks that a variable is a matrix sum in scope.
+    fn sum(&self, number: u32) -> Result<(), String> {
+        let is_sum = |ty: &ValueType| *ty == ValueType::Matrix(MatrixUse::Sum, DType::F32);
+        match self.kernel.variables.get(number as usize).filter(|ty| is_sum(ty)) {
+            Some(_) if self.variables[number as usize] => Ok(()),
+            _ => Err(format!("x{number} is no matrix sum in scope")),
+        }
+    }
+
+    /// Checks the extents and types of a product.
+    fn product(&self, product: &WarpgroupProduct) -> Result<(), String> {
+        let WarpgroupProduct { sums, left, right, turned, .. } = product;
+        let kernel = self.kernel;
+        let half = self.shared_matrix(right)?;
+        sums.iter().try_for_each(|&number| self.sum(number))?;
+        if kernel.subgroup != Some(32) || !kernel.workgroup.is_multiple_of(WarpgroupProduct::INVOCATIONS) {
+            return Err("the workgroup does not consist of warpgroups".into());
+        }
+        let terms = match left {
+            ProductLeft::Held(held) => {
+                let ty = ValueType::Matrix(MatrixUse::Left, half);
+                if let Some(id) = held.iter().find(|&&id| kernel.ty(id) != ty) {
+                    return Err(format!("v{} is no {ty}", id.index()));
+                }
+                if let Some(id) = held.iter().find(|id| self.named[id.index()] && !self.inner[id.index()]) {
+                    return Err(format!("v{} was computed outside of the loop", id.index()));
+                }
+                16 * narrow(held.len())
+            }
+            ProductLeft::Shared(matrix, _) => {
+                let warpgroups = kernel.workgroup / WarpgroupProduct::INVOCATIONS;
+                if self.shared_matrix(matrix)? != half || matrix.rows != WarpgroupProduct::ROWS * warpgroups {
+                    return Err("a left operand has another type or number of rows".into());
+                }
+                matrix.columns
+            }
+        };
+        if product.shared().any(|(_, first)| kernel.ty(first) != DType::U32.into()) {
+            return Err("the index of a matrix is no u32".into());
+        }
+        let (results, SharedMatrix { rows, columns, .. }) = (16 * narrow(sums.len()), *right);
+        match (if *turned { [columns, rows] } else { [rows, columns] }) == [terms, results] {
+            true => Ok(()),
+            false => {
+                Err(format!("{terms} terms and {results} columns are no product with {rows} x {columns}"))
+            }
+        }
+    }
+
+    /// Checks the array of a shared matrix, and returns the dtype of its elements.
+    fn shared_matrix(&self, matrix: &SharedMatrix) -> Result<DType, String> {
+        let array = self.kernel.arrays.get(matrix.array as usize).ok_or("there is no such array")?;
+        match array.ty {
+            ValueType::Half8(half) if array.space == Space::Workgroup => Ok(half),
+            _ => Err(format!("a{} holds no shared matrix", matrix.array)),
         }
     }
 
@@ -239,6 +322,11 @@ impl Uniformity {
                 Stmt::Var(number, _) | Stmt::Assign(number, _) if !inner => {
                     changed |= std::mem::replace(&mut self.variables[*number as usize], false);
                 }
+                Stmt::StartProduct(product) => {
+                    for &number in &product.sums {
+                        changed |= std::mem::replace(&mut self.variables[number as usize], false);
+                    }
+                }
                 Stmt::For(number, ..) if !inner => {
                     changed |= std::mem::replace(&mut self.loops[*number as usize], false);
                 }
@@ -253,7 +341,12 @@ impl Uniformity {
 
     fn is_met_by_all(&self, statement: &Stmt) -> bool {
         match statement {
-            Stmt::Barrier | Stmt::StoreMatrix(..) => true,
+            Stmt::Barrier
+            | Stmt::StoreMatrix(..)
+            | Stmt::StartProduct(_)
+            | Stmt::AwaitProducts(..)
+            | Stmt::EndCopies
+            | Stmt::AwaitCopies(_) => true,
             Stmt::Let(id) => self.collective[id.index()],
             _ => false,
         }

@@ -147,6 +147,13 @@ impl Printer<'_> {
                 source.line("}");
             }
             Stmt::Barrier => source.line("workgroupBarrier();"),
+            Stmt::StartProduct(_)
+            | Stmt::AwaitProducts(..)
+            | Stmt::StartCopy(_)
+            | Stmt::EndCopies
+            | Stmt::AwaitCopies(_) => {
+                unreachable!("WGSL has no asynchronous work, and limits of its devices say so")
+            }
             Stmt::Report(fault, position) => {
                 let position = self.text(source, *position);
                 match *fault {
