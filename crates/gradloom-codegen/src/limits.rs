@@ -36,6 +36,9 @@ pub struct Limits {
     pub tf32: bool,
     /// True if the mapping from matrix elements to the invocations of a subgroup is known.
     pub fragments: bool,
+    /// Size of workgroup memory in bytes for kernels with products of warpgroups; `None` if the device has no
+    /// such products.
+    pub warpgroups: Option<u32>,
     /// True if the device runs independent kernels concurrently.
     pub branches: bool,
     /// True if loop kernels are faster when each invocation computes four neighboring elements.
@@ -71,6 +74,7 @@ impl Limits {
             cooperative: false,
             tf32: false,
             fragments: false,
+            warpgroups: None,
             branches: false,
             fours: false,
             library: None,
@@ -107,12 +111,20 @@ impl Limits {
             cooperative: true,
             tf32: true,
             fragments: true,
+            warpgroups: None,
             branches: true,
             fours: true,
             library: None,
             software: false,
             scalar: false,
         }
+    }
+
+    /// Returns the limits of an NVIDIA GPU of this compute capability (major, minor). GPUs of 9.0 (Hopper) have
+    /// products of warpgroups. (CUDA C++ Programming Guide, "Technical Specifications per Compute
+    /// Capability".)
+    pub fn cuda_of(capability: (i32, i32)) -> Self {
+        Self { warpgroups: (capability == (9, 0)).then_some(227 * 1024), ..Self::cuda() }
     }
 
     /// Returns these limits with the vendor library for matrix products.

@@ -339,7 +339,7 @@ pub(crate) fn problem_of(kernel: &Kernel, reads: &[Access]) -> Option<DotProblem
 pub fn reads_vectors(kernel: &Kernel, schedule: &Schedule, reads: &[Access]) -> Vec<bool> {
     if let Schedule::Attention(attention) = schedule {
         let by_fours = |(_, choice): &(_, AttentionChoice)| {
-            matches!(choice, AttentionChoice::Matrices(_) | AttentionChoice::Lanes(_))
+            !matches!(choice, AttentionChoice::Block(_) | AttentionChoice::Own { .. })
         };
         let fours = |read: &Access| read.layout.shape.rank() == 4 && rows_are_groups(&read.layout, 4);
         // Leave out the operands of the epilogue, which attention itself does not read.

@@ -6,7 +6,7 @@ use super::memory::CudaMemory;
 use super::options::{CudaOptions, Mode};
 use super::program::CudaProgram;
 use gradloom_codegen::cuda::CudaUnit;
-use gradloom_codegen::pipeline::{Code, Precision, Target};
+use gradloom_codegen::pipeline::{Code, Limits, Precision, Target};
 use gradloom_core::error::Result;
 use gradloom_core::fuse::Fused;
 use gradloom_core::ir::Graph;
@@ -30,7 +30,8 @@ impl CudaBackend {
     pub(crate) fn new(options: &CudaOptions) -> Result<Self> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let gpu = Arc::new(open(options)?);
-        let (target, mode) = (options.target(), options.mode);
+        let (mut target, mode) = (options.target(), options.mode);
+        target.limits.warpgroups = Limits::cuda_of(gpu.properties.capability).warpgroups;
         Ok(Self { gpu, target, mode, pool: Arc::new(Pool::new(threads)) })
     }
 }

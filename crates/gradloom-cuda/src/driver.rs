@@ -86,6 +86,8 @@ pub(super) struct KernelCall {
     pub(super) function: Function,
     pub(super) blocks: u32,
     pub(super) threads: u32,
+    /// Number of bytes of shared memory in addition to that with a fixed size.
+    pub(super) shared: u32,
     /// Parameters, all of them addresses.
     pub(super) parameters: Vec<Address>,
 }
@@ -168,6 +170,8 @@ pub(super) trait Driver: fmt::Debug + Send + Sync {
     fn load(&self, cubin: &[u8]) -> Fallible<Module>;
     fn unload(&self, module: Module);
     fn function(&self, module: Module, name: &str) -> Fallible<Function>;
+    /// Allows launches of a function with this many bytes of shared memory, which may exceed 48 KB.
+    fn allow_shared(&self, function: Function, bytes: u32) -> Fallible<()>;
     fn launch(&self, call: &KernelCall, stream: Stream) -> Fallible<()>;
 
     fn graph(&self) -> Fallible<Graph>;

@@ -99,7 +99,7 @@ impl Exchange {
             self.payload.slot,
             on_device(status).at(0),
         ];
-        KernelCall { function, blocks: 1, threads: 1024, parameters }
+        KernelCall { function, blocks: 1, threads: 1024, shared: 0, parameters }
     }
 
     /// Returns the kernel that copies results to the host.
@@ -113,7 +113,7 @@ impl Exchange {
             on_device(status).at(0),
         ];
         let blocks = u32::try_from(self.words.div_ceil(256).clamp(1, 512)).expect("they are few");
-        KernelCall { function, blocks, threads: 256, parameters }
+        KernelCall { function, blocks, threads: 256, shared: 0, parameters }
     }
 
     pub(super) fn extra_bytes(&self) -> usize {

@@ -282,6 +282,13 @@ impl Driver for Fake {
         Ok(Function(module.0))
     }
 
+    fn allow_shared(&self, function: Function, bytes: u32) -> Fallible<()> {
+        let mut state = self.state();
+        state.is_live(function.0, "module");
+        assert!(bytes <= 227 << 10, "no GPU has {bytes} bytes of shared memory");
+        state.meet("allow_shared")
+    }
+
     fn launch(&self, call: &KernelCall, _: Stream) -> Fallible<()> {
         let mut state = self.state();
         state.is_live(call.function.0, "module");

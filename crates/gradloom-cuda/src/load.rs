@@ -153,12 +153,16 @@ fn call(
     }
     Ok(match &kernel.work {
         Work::Function { groups: 0, .. } => None,
-        Work::Function { groups, threads, .. } => {
+        Work::Function { groups, threads, shared, .. } => {
             let function = function.expect("each has one");
             parameters.push(on_device(memory.status()).at(0));
             let blocks = u32::try_from(*groups)
                 .map_err(|_| Error::new(ErrorKind::Plan, "a kernel has more blocks than CUDA counts"))?;
-            Some(Call::Kernel(KernelCall { function, blocks, threads: *threads, parameters }))
+            let (threads, shared) = (*threads, *shared);
+            if shared > 0 {
+                gpu.ask("reserve shared memory", |driver| driver.allow_shared(function, shared))?;
+            }
+            Some(Call::Kernel(KernelCall { function, blocks, threads, shared, parameters }))
         }
         Work::Product(product) => {
             let addresses = parameters.try_into().expect("it has four");

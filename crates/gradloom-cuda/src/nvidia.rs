@@ -230,13 +230,19 @@ impl Driver for Nvidia {
         Ok(Function(function.expose_provenance()))
     }
 
+    fn allow_shared(&self, function: Function, bytes: u32) -> Fallible<()> {
+        let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+        call!(cuFuncSetAttribute(handle(function.0), attribute, bytes))
+    }
+
     fn launch(&self, kernel: &KernelCall, stream: Stream) -> Fallible<()> {
         let mut parameters = pointers(kernel);
         let (blocks, threads) = (kernel.blocks, kernel.threads);
         let (function, stream) = (handle(kernel.function.0), handle(stream.0));
         let parameters = parameters.as_mut_ptr();
         let none = ptr::null_mut();
-        call!(cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, parameters, none))
+        call!(cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, kernel.shared, stream, parameters, none))
     }
 
     fn graph(&self) -> Fallible<Graph> {
@@ -260,7 +266,7 @@ impl Driver for Nvidia {
             blockDimX: kernel.threads,
             blockDimY: 1,
             blockDimZ: 1,
-            sharedMemBytes: 0,
+            sharedMemBytes: kernel.shared,
             kernelParams: parameters.as_mut_ptr(),
             extra: ptr::null_mut(),
             kern: ptr::null_mut(),

@@ -17,12 +17,15 @@ pub fn library() -> Option<Nvrtc> {
 }
 
 /// Compiles kernels for sm_80, and for sm_90a one kernel of each set of inline assembly. Nothing else in a
-/// text depends on the architecture.
+/// text depends on the architecture. Kernels with products of warpgroups are compiled for sm_90a only, with
+/// optimization.
 ///
 /// # Panics
-/// Panics with the compiler's messages if there is an error or a warning.
+/// Panics with the compiler's messages if there is an error or a warning, or if the assembler runs products of
+/// warpgroups one after the other or adds waits to them.
 pub fn check<'t>(library: &Nvrtc, texts: impl IntoIterator<Item = &'t str>) {
-    let texts: Vec<&str> = texts.into_iter().collect();
+    let (of_warpgroups, texts): (Vec<&str>, Vec<&str>) =
+        texts.into_iter().partition(|text| text.contains("wgmma"));
     let mut seen = HashSet::new();
     let assembly = |text: &str| -> Vec<String> {
         text.lines().filter(|line| line.contains("asm")).map(|line| line.trim().to_string()).collect()
@@ -30,6 +33,13 @@ pub fn check<'t>(library: &Nvrtc, texts: impl IntoIterator<Item = &'t str>) {
     let distinct: Vec<&str> = texts.iter().copied().filter(|text| seen.insert(assembly(text))).collect();
     compile(library, &texts, "sm_80");
     compile(library, &distinct, "sm_90a");
+    for text in of_warpgroups {
+        match library.compile_with(text, "sm_90a", &["--ptxas-options=-v"]) {
+            Ok(made) if !["warning", "(C75"].iter().any(|what| made.messages.contains(what)) => {}
+            Ok(made) => panic!("{}\n{text}", made.messages),
+            Err(messages) => panic!("{messages}\n{text}"),
+        }
+    }
 }
 
 /// Compiles kernels. Each is in a separate namespace, because their helper functions have the same names.

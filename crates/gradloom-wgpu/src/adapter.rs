@@ -113,6 +113,7 @@ fn limits(adapter: &Adapter) -> wgsl::Limits {
             }),
         tf32: false,
         fragments: false,
+        warpgroups: None,
         branches: false,
         fours: false,
         library: None,

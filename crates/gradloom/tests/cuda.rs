@@ -1,5 +1,8 @@
 //! Tests programs on an NVIDIA GPU, if `GRADLOOM_ADAPTER` is `cuda`.
 
+#[path = "cuda/attention.rs"]
+mod attention;
+
 use gradloom::prelude::*;
 use gradloom::{CudaOptions, Precision, Train};
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};

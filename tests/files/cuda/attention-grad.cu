@@ -39,6 +39,24 @@ __device__ __forceinline__ void wait_for_others() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
+__device__ float2 operator+(float2 a, float2 b) {
+    return make_float2(a.x + b.x, a.y + b.y);
+}
+__device__ float4 operator+(float4 a, float4 b) {
+    return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+__device__ float4 operator-(float4 a, float4 b) {
+    return make_float4(a.x - b.x, a.y - b.y, a.z - b.z, a.w - b.w);
+}
+__device__ float4 operator*(float4 a, float4 b) {
+    return make_float4(a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w);
+}
+__device__ float4 mul_add(float4 a, float4 b, float4 c) {
+    return make_float4(fmaf(a.x, b.x, c.x), fmaf(a.y, b.y, c.y), fmaf(a.z, b.z, c.z), fmaf(a.w, b.w, c.w));
+}
+__device__ float4 splat(float a) {
+    return make_float4(a, a, a, a);
+}
 extern "C" __global__ void __launch_bounds__(256) k_attention_grad_means(const float* b0, const float* b1, const float* b2, float* b3, unsigned* status) {
     let_next_start();
     unsigned v2 = remainder_of(threadIdx.x, 16u);
@@ -48,22 +66,36 @@ extern "C" __global__ void __launch_bounds__(256) k_attention_grad_means(const f
     unsigned v21 = (v13 * 4u);
     unsigned v24 = (v13 * 4u);
     float x0 = (0.0f);
-    for (unsigned i0 = v2; i0 < 4u; i0 += 16u) {
-        float v31 = b0[(v21 + i0)];
-        float v34 = b2[(v24 + i0)];
-        x0 = fmaf(v31, v34, x0);
+    for (unsigned i0 = (v2 * 4u); i0 < 4u; i0 += 64u) {
+        float v41 = b0[(v21 + min(i0, 3u))];
+        unsigned v44 = (i0 + 1u);
+        float v51 = b0[(v21 + min(v44, 3u))];
+        unsigned v54 = (i0 + 2u);
+        float v61 = b0[(v21 + min(v54, 3u))];
+        unsigned v64 = (i0 + 3u);
+        float v71 = b0[(v21 + min(v64, 3u))];
+        float4 v73 = make_float4(((i0 < 4u) ? v41 : (0.0f)), ((v44 < 4u) ? v51 : (0.0f)), ((v54 < 4u) ? v61 : (0.0f)), ((v64 < 4u) ? v71 : (0.0f)));
+        float v84 = b2[(v24 + min(i0, 3u))];
+        unsigned v87 = (i0 + 1u);
+        float v94 = b2[(v24 + min(v87, 3u))];
+        unsigned v97 = (i0 + 2u);
+        float v104 = b2[(v24 + min(v97, 3u))];
+        unsigned v107 = (i0 + 3u);
+        float v114 = b2[(v24 + min(v107, 3u))];
+        float4 v116 = make_float4(((i0 < 4u) ? v84 : (0.0f)), ((v87 < 4u) ? v94 : (0.0f)), ((v97 < 4u) ? v104 : (0.0f)), ((v107 < 4u) ? v114 : (0.0f)));
+        x0 = fmaf(v73.w, v116.w, fmaf(v73.z, v116.z, fmaf(v73.y, v116.y, fmaf(v73.x, v116.x, x0))));
     }
-    float v37 = x0;
-    float v38 = __shfl_xor_sync(0xffffffffu, v37, 8);
-    float v39 = (v37 + v38);
-    float v40 = __shfl_xor_sync(0xffffffffu, v39, 4);
-    float v41 = (v39 + v40);
-    float v42 = __shfl_xor_sync(0xffffffffu, v41, 2);
-    float v43 = (v41 + v42);
-    float v44 = __shfl_xor_sync(0xffffffffu, v43, 1);
+    float v130 = x0;
+    float v131 = __shfl_xor_sync(0xffffffffu, v130, 8);
+    float v132 = (v130 + v131);
+    float v133 = __shfl_xor_sync(0xffffffffu, v132, 4);
+    float v134 = (v132 + v133);
+    float v135 = __shfl_xor_sync(0xffffffffu, v134, 2);
+    float v136 = (v134 + v135);
+    float v137 = __shfl_xor_sync(0xffffffffu, v136, 1);
     wait_for_others();
     if (((v2 == 0u) && (v9 < 6u))) {
-        b3[v11] = (v43 + v44);
+        b3[v11] = (v136 + v137);
     }
 }
 

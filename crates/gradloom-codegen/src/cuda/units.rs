@@ -5,7 +5,7 @@
 
 use super::launch::{CudaKernel, Parameter, Span, Spans, Work};
 use super::place::{Addresses, Operand, Operands, place};
-use super::print::print;
+use super::print::{dynamic_memory, print};
 use crate::kernels::{self, Cuts, Program, Unit};
 use crate::library::LibraryProduct;
 use crate::limits::Limits;
@@ -81,7 +81,14 @@ fn function(kernel: &Kernel, unit: &Unit<Operands>, scratch: Range<u64>) -> Cuda
         label: kernel.label.clone(),
         parameters,
         spans,
-        work: Work::Function { source, name, groups: kernel.groups, threads: kernel.workgroup, loads_early },
+        work: Work::Function {
+            source,
+            name,
+            groups: kernel.groups,
+            threads: kernel.workgroup,
+            shared: dynamic_memory(kernel),
+            loads_early,
+        },
     }
 }
 

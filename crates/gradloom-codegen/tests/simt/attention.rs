@@ -1,11 +1,13 @@
 //! Tests of the attention kernels against the reference, with every schedule and with operands in several
 //! layouts.
 
-use gradloom_codegen::schedule::attention::{Choice, Kernel, Lanes, Matrices, Problem, Tile, choose};
+use gradloom_codegen::schedule::attention::{
+    Choice, Kernel, Lanes, Matrices, Problem, Tile, Warpgroups, choose,
+};
 use gradloom_codegen::simt::kernels::{View, Views, kernels};
 use gradloom_codegen::simt::{self, Array, Fault, Space, ValueType, verify};
 use gradloom_codegen::wgsl::Limits;
-use gradloom_core::ir::{AttentionSpec, DType, Graph, Op, OpKind, ValueId, parse};
+use gradloom_core::ir::{AttentionSpec, DType, Graph, Op, OpKind, Type, ValueId, parse};
 use gradloom_core::kernel::{self, AttentionSchedule, Layout, Schedule};
 use gradloom_core::reference::{HostTensor, evaluate_values};
 use gradloom_grid::{Machine, bits};
@@ -29,6 +31,10 @@ fn block(rows_each: usize, columns_each: usize, row_threads: usize, column_threa
 
 fn matrices(columns: usize, half: DType) -> How {
     (Choice::Matrices(Matrices { subgroup: 32, columns }), GPU, half)
+}
+
+fn warpgroups(warpgroups: usize, half: DType) -> How {
+    (Choice::Warpgroups(Warpgroups { warpgroups }), GPU, half)
 }
 
 /// Returns a schedule by lanes, which each hold `each` elements of a key.
@@ -133,36 +139,45 @@ struct Made {
     kernels: Vec<simt::Kernel>,
     schedule: AttentionSchedule,
     reads: Vec<Layout>,
+    /// Dtype of each operand in memory.
+    dtypes: Vec<DType>,
     writes: Vec<Layout>,
 }
 
 #[track_caller]
 fn made(graph: &Graph, gradient: bool, (choice, own, half): How, scattered: bool, gated: bool) -> Made {
     let (op, spec) = attention_of(graph, gradient);
+    // Products of warpgroups copy rows of 16-bit floats.
+    let copies = matches!(choice, Choice::Warpgroups(_));
+    let scattered = scattered && !copies;
+    let dtypes: Vec<DType> = op
+        .operands
+        .iter()
+        .map(|&value| match graph.ty(value) {
+            ty if copies && ty.shape.rank() == 4 => half,
+            ty => ty.dtype,
+        })
+        .collect();
     let layouts = |values: &[ValueId]| -> Vec<Layout> {
         values.iter().map(|&value| layout(&graph.ty(value).shape, scattered)).collect()
     };
     let (reads, writes) = (layouts(&op.operands), layouts(&op.results));
     // Matrices and lanes load rows as vectors if the rows consist of whole vectors.
     let loads_vectors = !scattered
-        && matches!(choice, Choice::Matrices(_) | Choice::Lanes(_))
+        && matches!(choice, Choice::Matrices(_) | Choice::Lanes(_) | Choice::Warpgroups(_))
         && op
             .operands
             .iter()
             .filter(|&&value| graph.ty(value).shape.rank() == 4)
             .all(|&value| graph.ty(value).shape[3].is_multiple_of(4));
-    fn views<'l>(
-        graph: &Graph,
-        values: &[ValueId],
-        layouts: &'l [Layout],
-        loads_vectors: bool,
-    ) -> Vec<View<'l>> {
-        let view = |(&value, layout): (&ValueId, &'l Layout)| {
+    fn views<'l>(dtypes: &[DType], layouts: &'l [Layout], loads_vectors: bool) -> Vec<View<'l>> {
+        let view = |(&dtype, layout): (&DType, &'l Layout)| {
             let has_vectors = loads_vectors && layout.shape.rank() == 4;
-            View { dtype: graph.ty(value).dtype, layout, has_vectors, is_early: loads_vectors }
+            View { dtype, layout, has_vectors, is_early: loads_vectors }
         };
-        values.iter().zip(layouts).map(view).collect()
+        dtypes.iter().zip(layouts).map(view).collect()
     }
+    let written: Vec<DType> = op.results.iter().map(|&value| graph.ty(value).dtype).collect();
     let shape = |read: usize| &reads[read].shape[..];
     let table = spec.extra_positions()[2].map(shape);
     let kinds: &[Kernel] = if gradient { &[Kernel::Queries, Kernel::Keys] } else { &[Kernel::Forward] };
@@ -176,8 +191,8 @@ fn made(graph: &Graph, gradient: bool, (choice, own, half): How, scattered: bool
         together_from: own[1],
     };
     let views = Views {
-        reads: views(graph, &op.operands, &reads, loads_vectors),
-        writes: views(graph, &op.results, &writes, false),
+        reads: views(&dtypes, &reads, loads_vectors),
+        writes: views(&written, &writes, false),
         gated,
         in_place: false,
     };
@@ -185,22 +200,23 @@ fn made(graph: &Graph, gradient: bool, (choice, own, half): How, scattered: bool
     let kernels = kernels(&launch, &Schedule::Attention(schedule.clone()), &views, "attention")
         .expect("attention has kernels");
     kernels.iter().for_each(|kernel| verify(kernel).unwrap_or_else(|error| panic!("{error}\n{kernel}")));
-    Made { kernels, schedule, reads, writes }
+    Made { kernels, schedule, reads, dtypes, writes }
 }
 
 /// Runs the kernels of an op on the values of its operands; returns the machine afterwards.
 #[track_caller]
 fn run(graph: &Graph, made: &Made, value: &dyn Fn(ValueId) -> HostTensor, committed: bool) -> Machine {
     let (op, _) = attention_of(graph, made.kernels.len() == 2 || made.schedule.workspace() > 0);
-    let spread = |(&operand, layout): (&ValueId, &Layout)| {
+    let spread = |((&operand, layout), &dtype): ((&ValueId, &Layout), &DType)| {
         // Words outside of the layout hold a NaN pattern, so that their use is detected.
         let mut buffer = vec![0x7fc0_dead; layout.end().max(1)];
-        let elements = bits(&value(operand));
+        let ty = Type::new(dtype, &layout.shape[..]);
+        let elements = bits(&HostTensor::from_f64(ty, value(operand).to_f64()));
         places(layout).into_iter().zip(elements).for_each(|(at, bits)| buffer[at] = bits);
         buffer
     };
     let mut machine = Machine {
-        operands: op.operands.iter().zip(&made.reads).map(spread).collect(),
+        operands: op.operands.iter().zip(&made.reads).zip(&made.dtypes).map(spread).collect(),
         results: made.writes.iter().map(|layout| vec![None; layout.end()]).collect(),
         workspace: vec![None; made.schedule.workspace() as usize / 4],
         faults: Vec::new(),
@@ -234,8 +250,8 @@ fn agrees(lines: &str, leaves: &Leaves, gradient: bool, how: How, scattered: boo
         for (i, (at, want)) in places.into_iter().zip(expected).enumerate() {
             let got = f64::from(f32::from_bits(words[at].expect("all is written")));
             let tolerance = match how {
-                (Choice::Matrices(_), _, DType::BF16) => 8.0 * TOLERANCE_OF_HALVES,
-                (Choice::Matrices(_), ..) => TOLERANCE_OF_HALVES,
+                (Choice::Matrices(_) | Choice::Warpgroups(_), _, DType::BF16) => 8.0 * TOLERANCE_OF_HALVES,
+                (Choice::Matrices(_) | Choice::Warpgroups(_), ..) => TOLERANCE_OF_HALVES,
                 _ => TOLERANCE,
             };
             let is_close = got == want || (got - want).abs() <= tolerance * largest;
@@ -298,6 +314,20 @@ fn matrices_of_every_mask_in(half: DType) {
         ", causal, query_offset",
         [-2, 0],
     );
+}
+
+#[test]
+fn warpgroups_of_every_mask() {
+    let ways = [warpgroups(1, DType::F16), warpgroups(2, DType::BF16)];
+    agree_by(&ways, [1, 2, 1, 70, 100, 16, 32], "", [0, 0]);
+    agree_by(&ways, [1, 1, 1, 130, 130, 32, 16], ", causal", [0, 0]);
+    agree_by(&ways, [1, 1, 1, 140, 140, 64, 64], ", causal", [0, 0]);
+    agree_by(&ways, [2, 1, 1, 20, 70, 16, 16], ", causal, query_offset, key_length", [40, 63]);
+    agree_by(&ways, [1, 1, 1, 3, 5, 64, 64], ", causal, query_offset", [-2, 0]);
+    // Widths of one panel, of several narrow ones, and of two wide ones.
+    for width in [48, 80, 96, 128] {
+        agree_by(&[warpgroups(1, DType::F16)], [1, 1, 1, 66, 67, width, width], ", causal", [0, 0]);
+    }
 }
 
 #[test]
@@ -501,6 +531,15 @@ pub(super) fn every_kernel() -> Vec<simt::Kernel> {
     }
     for how in [block(2, 4, 4, 4), own(1, GPU)] {
         all.extend(made(&graph(OVER_A_TABLE), false, how, false, true).kernels);
+    }
+    for (extents, flags, how) in [
+        ([2, 3, 3, 1024, 1024, 64, 64], ", causal", warpgroups(2, DType::BF16)),
+        ([2, 4, 2, 1000, 1000, 128, 128], everything, warpgroups(1, DType::F16)),
+        ([1, 1, 1, 70, 70, 80, 96], "", warpgroups(1, DType::BF16)),
+    ] {
+        for gradient in [false, true] {
+            all.extend(made(&graph(&text(extents, flags)), gradient, how, false, true).kernels);
+        }
     }
     all
 }

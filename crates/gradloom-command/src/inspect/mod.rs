@@ -75,6 +75,8 @@ enum For {
     Wgsl,
     /// NVIDIA GPUs of compute capability 8.0 or higher
     Cuda,
+    /// NVIDIA GPUs of compute capability 9.0, such as the H100 and H200
+    CudaSm90,
 }
 
 impl For {
@@ -95,10 +97,9 @@ impl For {
                 Ok(Target::wgsl(limits, precision))
             }
             (Self::Wgsl, _) => refused("WebGPU has no such type", "use --target cuda"),
-            (Self::Cuda, _) => {
-                // Compile for a machine with cuBLASLt.
-                Ok(Target::cuda(Limits::cuda().with_library(), precision))
-            }
+            // Compile for a machine with cuBLASLt.
+            (Self::Cuda, _) => Ok(Target::cuda(Limits::cuda().with_library(), precision)),
+            (Self::CudaSm90, _) => Ok(Target::cuda(Limits::cuda_of((9, 0)).with_library(), precision)),
         }
     }
 }

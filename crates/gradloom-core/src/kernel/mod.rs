@@ -17,7 +17,7 @@ pub use layout::Layout;
 pub use lowered::Lowered;
 pub use schedule::{
     AttentionChoice, AttentionKernel, AttentionLanes, AttentionMatrices, AttentionProblem, AttentionSchedule,
-    AttentionTile, CooperativeTile, CumulateSchedule, DIGIT_VALUES, GroupSchedule, LibrarySchedule, MATRIX,
-    Method, ProductChoice, ProductSchedule, RowSchedule, ScatterSchedule, Schedule, SortMethod, SortSchedule,
-    Staging, Tile,
+    AttentionTile, AttentionWarpgroups, CooperativeTile, CumulateSchedule, DIGIT_VALUES, GroupSchedule,
+    LibrarySchedule, MATRIX, Method, ProductChoice, ProductSchedule, RowSchedule, ScatterSchedule, Schedule,
+    SortMethod, SortSchedule, Staging, Tile,
 };

@@ -20,7 +20,7 @@ pub(super) const FEW_ROWS: Tile = Tile::new(1, 4, 8, 16);
 /// an H100, a step of S takes 2% less time with it.
 const FEW_BLOCKS: Tile = Tile::new(2, 4, 8, 16);
 /// Number of workgroups that keep a large GPU busy.
-const MANY: usize = 256;
+pub(super) const MANY: usize = 256;
 /// Maximum number of keys (or queries) that one invocation processes faster than a workgroup that shares
 /// them.
 const FEW: usize = 16;

@@ -13,11 +13,13 @@ pub use choose::choose;
 pub use gradloom_core::kernel::{
     AttentionChoice as Choice, AttentionKernel as Kernel, AttentionLanes as Lanes,
     AttentionMatrices as Matrices, AttentionProblem as Problem, AttentionTile as Tile,
+    AttentionWarpgroups as Warpgroups,
 };
 pub use record::{from_line, to_line};
 
 use crate::limits::Limits;
 use crate::product::rows_are_groups;
+use choose::MANY;
 use gradloom_core::ir::{AttentionSpec, DType, OpKind};
 use gradloom_core::kernel::{self, Access, AttentionSchedule, MATRIX};
 
@@ -30,6 +32,10 @@ const VECTOR: usize = 8;
 const MOST_EACH: usize = 16;
 /// Maximum number of elements of a query, key or value for matrix instructions.
 const MOST_WIDTH: usize = 64;
+/// Maximum number of elements of a query, key or value for products of warpgroups.
+const MOST_WARPGROUP_WIDTH: usize = 128;
+/// Maximum number of warpgroups in a workgroup.
+const MOST_WARPGROUPS: usize = 3;
 /// Maximum number of rows per invocation.
 const MOST_OWN: usize = 8;
 
@@ -58,7 +64,10 @@ pub(crate) fn schedule(
 ) -> Option<AttentionSchedule> {
     let (spec, kernels) = kernels_of(op)?;
     let problem = problem_of(spec, reads);
-    let choice = |&kernel: &Kernel| (kernel, widened(choose(kernel, &problem), &problem, reads));
+    let choice = |&kernel: &Kernel| {
+        let chosen = widened(choose(kernel, &problem), &problem, reads);
+        (kernel, by_warpgroups(chosen, kernel, &problem, (reads, half), limits))
+    };
     Some(schedule_with(problem, kernels.iter().map(choice).collect(), half, limits))
 }
 
@@ -72,6 +81,47 @@ fn widened(choice: Choice, problem: &Problem, reads: &[Access]) -> Choice {
         }
         _ => choice,
     }
+}
+
+/// Replaces matrix instructions with products of warpgroups if the device has them, and the operands are 16
+/// bits wide in memory.
+fn by_warpgroups(
+    choice: Choice,
+    kernel: Kernel,
+    problem: &Problem,
+    (reads, half): (&[Access], DType),
+    limits: &Limits,
+) -> Choice {
+    let Choice::Matrices(_) = choice else { return choice };
+    let cotangent = 3 + problem.spec.extra_operands() + 2;
+    let copied = reads[..3].iter().chain(reads.get(cotangent));
+    let are_eights = |read: &Access| read.dtype == half && rows_are_groups(&read.layout, 8);
+    if !copied.into_iter().all(are_eights) {
+        return choice;
+    }
+    // The gradient of keys needs so many registers that three workgroups of one warpgroup overlap better than
+    // one of two. Two warpgroups read each block of the other operand once, but need enough rows.
+    let pairs_of_blocks = kernel.pairs(problem) * kernel.rows(problem).div_ceil(2 * Warpgroups::ROWS);
+    let most = if kernel == Kernel::Keys || pairs_of_blocks < MANY { 1 } else { 2 };
+    let mut choices = (1..=most).rev().map(|warpgroups| Warpgroups { warpgroups });
+    let fits =
+        |warpgroups: &Warpgroups| suits(&Choice::Warpgroups(*warpgroups), kernel, problem, true, limits);
+    choices.find(fits).map_or(choice, Choice::Warpgroups)
+}
+
+/// Returns `true` if products of warpgroups can compute a kernel with this choice.
+fn warpgroups_fit(kernel: Kernel, problem: &Problem, warpgroups: &Warpgroups, limits: &Limits) -> bool {
+    let Problem { batch, heads, key_heads, queries, keys, depth, value_depth, .. } = *problem;
+    limits.warpgroups.is_some_and(|memory| warpgroups.bytes(kernel, problem) <= memory as usize)
+        && limits.subgroup == Some(32)
+        && (1..=MOST_WARPGROUPS).contains(&warpgroups.warpgroups)
+        && ![batch, heads, key_heads, queries, keys].contains(&0)
+        // Strips and their sums must fit in registers.
+        && [depth, value_depth]
+            .iter()
+            .all(|&width| width.is_multiple_of(MATRIX) && (1..=MOST_WARPGROUP_WIDTH).contains(&width))
+        // Maxima are computed before scaling.
+        && problem.spec.scale > 0.0
 }
 
 /// Returns the schedule of kernels with these choices. `half` is the type to which matrix instructions round
@@ -155,6 +205,7 @@ pub fn suits(choice: &Choice, kernel: Kernel, problem: &Problem, half: bool, lim
             sane && !extents.contains(&0) && fits(kernel, problem, tile, limits)
         }
         Choice::Matrices(matrices) => half && matrices_fit(kernel, problem, matrices, limits),
+        Choice::Warpgroups(warpgroups) => half && warpgroups_fit(kernel, problem, warpgroups, limits),
         Choice::Lanes(lanes) => kernel == Kernel::Forward && lanes_fit(problem, lanes, limits),
         Choice::Own { rows } => (1..=MOST_OWN).contains(rows) && (limits.software || *rows == 1),
     }

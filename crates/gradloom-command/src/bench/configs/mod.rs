@@ -164,9 +164,9 @@ mod tests {
     use gradloom_testing::nvrtc;
     use std::collections::BTreeSet;
 
-    /// Returns the distinct kernels of a configuration as CUDA C.
-    fn kernels(config: &Config, precision: Precision) -> BTreeSet<String> {
-        let target = Target::cuda(Limits::cuda(), precision);
+    /// Returns the distinct kernels of a configuration as CUDA C for a GPU of a compute capability.
+    fn kernels(config: &Config, precision: Precision, capability: (i32, i32)) -> BTreeSet<String> {
+        let target = Target::cuda(Limits::cuda_of(capability), precision);
         let workload = config.compile(&Device::null_for(target.clone()), None).unwrap();
         let texts = target.emit(workload.graph(), workload.plan()).unwrap();
         // Remove names and launch numbers, so that equal kernels have equal texts.
@@ -187,12 +187,14 @@ mod tests {
         // Skip the LSTM, whose thousands of launches run kernels that other configurations contain, too, and
         // the larger GPT-2, for the same reason.
         for config in CONFIGS.iter().filter(|config| !["lstm", "gpt2-355m"].contains(&config.name)) {
-            for precision in Precision::ALL {
-                let made = kernels(config, precision);
+            let older = Precision::ALL.map(|precision| (precision, (8, 0)));
+            for (precision, capability) in older.into_iter().chain([(Precision::Bf16, (9, 0))]) {
+                let made = kernels(config, precision, capability);
                 assert!(made.len() > 5, "{}: {} kernels", config.name, made.len());
                 all.extend(made);
             }
         }
+        assert!(all.iter().any(|text| text.contains("wgmma")), "attention uses products of warpgroups");
         for dtype in ["f16", "bf16", "tf32"] {
             let multiplies = |text: &String| text.contains(&format!("f32.{dtype}.{dtype}.f32"));
             assert!(all.iter().any(multiplies), "products in {dtype} use matrix instructions");

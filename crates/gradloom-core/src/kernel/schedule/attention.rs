@@ -223,6 +223,47 @@ impl AttentionMatrices {
     }
 }
 
+/// A block of 64 rows per warpgroup (four subgroups of 32 invocations), multiplied by blocks of the other
+/// operand in workgroup memory, which are copied while earlier ones are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttentionWarpgroups {
+    /// Number of warpgroups in a workgroup.
+    pub warpgroups: usize,
+}
+
+impl AttentionWarpgroups {
+    /// Number of rows per warpgroup, and of rows of a block of the other operand.
+    pub const ROWS: usize = 64;
+    /// Number of invocations of a warpgroup.
+    pub const INVOCATIONS: usize = 128;
+    /// Number of blocks of the other operand in workgroup memory.
+    pub const STAGES: usize = 2;
+
+    /// Returns the number of invocations in a workgroup.
+    pub fn threads(&self) -> usize {
+        self.warpgroups * Self::INVOCATIONS
+    }
+
+    /// Returns the number of rows of a workgroup.
+    pub fn rows(&self) -> usize {
+        self.warpgroups * Self::ROWS
+    }
+
+    /// Returns the number of bytes of workgroup memory for a kernel.
+    pub fn bytes(&self, kernel: AttentionKernel, problem: &AttentionProblem) -> usize {
+        let block = |rows: usize, width: usize| 2 * rows * width;
+        let both = block(Self::STAGES * Self::ROWS, problem.depth + problem.value_depth);
+        match kernel {
+            AttentionKernel::Forward => both + block(self.rows(), problem.depth),
+            AttentionKernel::Queries => both + block(self.rows(), problem.depth + problem.value_depth),
+            AttentionKernel::Keys => {
+                let numbers = 8 * Self::STAGES * Self::ROWS;
+                both + block(self.rows(), problem.depth + problem.value_depth) + numbers
+            }
+        }
+    }
+}
+
 /// A workgroup per query and group of heads that share a key head. A few adjacent invocations divide the
 /// elements of a key among themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -284,6 +325,8 @@ pub enum AttentionChoice {
     Block(AttentionTile),
     /// Like `Block`, with matrix instructions on operands rounded to 16 bits.
     Matrices(AttentionMatrices),
+    /// Like `Matrices`, with products of warpgroups, on 16-bit operands.
+    Warpgroups(AttentionWarpgroups),
     /// A few queries over many keys, where values are exchanged within subgroups.
     Lanes(AttentionLanes),
     /// Each invocation computes `rows` rows alone. More than one row is used only on devices that run on a

@@ -13,7 +13,7 @@ mod scatter;
 
 pub use attention::{
     AttentionChoice, AttentionKernel, AttentionLanes, AttentionMatrices, AttentionProblem, AttentionSchedule,
-    AttentionTile, MATRIX,
+    AttentionTile, AttentionWarpgroups, MATRIX,
 };
 pub use group::GroupSchedule;
 pub use library::LibrarySchedule;

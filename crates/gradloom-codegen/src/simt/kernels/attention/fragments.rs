@@ -3,7 +3,7 @@
 
 use super::super::Value;
 use super::block::Window;
-use super::matrices::{Filled, Forward, SIDE, add, elements_of, product, sum_of_elements};
+use super::matrices::{Filled, Forward, Own, Place, SIDE, add, elements_of, product, sum_of_elements};
 use super::{Attention, LOWEST};
 use crate::narrow::narrow;
 use crate::simt::Variable;
@@ -25,8 +25,7 @@ impl<'k> Attention<'k, '_> {
         let [_, all_keys, all_values] = self.queries_keys_values();
         let [keys, values] = &blocks;
         let [scale, away] = [1.0, -1.0].map(|sign| k.f32(sign * self.scale_of_exponents()));
-        let maxima = [0; 2].map(|_| k.var(k.f32(LOW)));
-        let totals = [0; 2].map(|_| k.var(k.f32(0.0)));
+        let (maxima, totals) = self.softmax_state();
         let sums = self.matrix_sums(problem.value_depth);
         k.count(k.u32(0), end, k.u32(narrow(AttentionMatrices::ROWS)), |start| {
             let window = Window { first: start, end, count: problem.keys };
@@ -34,7 +33,7 @@ impl<'k> Attention<'k, '_> {
                 (keys, all_keys, &|key| self.key_row(1, of, key)),
                 (values, all_values, &|key| self.key_row(2, of, key)),
             ];
-            self.fill_blocks(place.threads(), &window, &filled);
+            self.fill_blocks(place.threads, &window, &filled);
             for j in 0..COLUMNS / SIDE {
                 scores.put(&place, j, product(&lefts, keys, k.u32(j * SIDE)));
             }
@@ -76,8 +75,27 @@ impl<'k> Attention<'k, '_> {
             k.barrier();
         });
 
+        let shares = self.store_log_sums(&place, &own, (maxima, totals, limits));
+        scaled(self, &sums, shares);
+        self.store_sums(&place, &scores, &sums, (self.result(0), &own, problem.queries));
+    }
+
+    /// Returns variables for the maximum score and the sum of weights of each of the invocation's rows.
+    pub(super) fn softmax_state(&self) -> ([Variable<'k>; 2], [Variable<'k>; 2]) {
+        let k = self.k;
+        ([0; 2].map(|_| k.var(k.f32(LOW))), [0; 2].map(|_| k.var(k.f32(0.0))))
+    }
+
+    /// Stores the log-sum-exp of the invocation's rows, and returns the factors that make the sums an output.
+    pub(super) fn store_log_sums(
+        &self,
+        place: &Place<'k>,
+        own: &Own<'k>,
+        (maxima, totals, limits): ([Variable<'k>; 2], [Variable<'k>; 2], [Value<'k>; 2]),
+    ) -> [Value<'k>; 2] {
+        let (k, problem) = (self.k, self.problem);
         let log_sum = self.result(1);
-        let shares = [0, 1].map(|which: usize| {
+        [0, 1].map(|which: usize| {
             let total = place.across(ReduceOp::Sum, totals[which].get());
             let sees = limits[which].compare(CompareOp::Gt, k.u32(0));
             let most = maxima[which].get() * self.scale();
@@ -90,14 +108,12 @@ impl<'k> Attention<'k, '_> {
                 log_sum.store_number(log_sum.start(own.of, row), value);
             });
             sees.select(k.f32(1.0) / total, k.f32(0.0))
-        });
-        scaled(self, &sums, shares);
-        self.store_sums(&place, &scores, &sums, (self.result(0), &own, problem.queries));
+        })
     }
 }
 
 /// Multiplies both rows of matrix sums by their factors.
-fn scaled<'k>(attention: &Attention<'k, '_>, sums: &[Variable<'k>], factors: [Value<'k>; 2]) {
+pub(super) fn scaled<'k>(attention: &Attention<'k, '_>, sums: &[Variable<'k>], factors: [Value<'k>; 2]) {
     for sum in sums {
         let value = sum.get();
         let both = [0, 1].map(|which: u32| elements_of(value, which).map(|x| x * factors[which as usize]));

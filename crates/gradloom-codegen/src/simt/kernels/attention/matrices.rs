@@ -38,7 +38,10 @@ pub(super) struct HalfBlock<'k> {
 
 /// Position of an invocation in a block.
 pub(super) struct Place<'k> {
-    choice: AttentionMatrices,
+    /// Number of invocations of the workgroup.
+    pub(super) threads: usize,
+    /// Number of invocations of a subgroup.
+    size: u32,
     subgroup: Value<'k>,
     /// First row of the subgroup's strip in the block.
     strip: Value<'k>,
@@ -136,30 +139,27 @@ impl<'k> HalfBlock<'k> {
 }
 
 impl<'k> Place<'k> {
-    pub(super) fn new(k: &'k Builder, choice: AttentionMatrices, fragments: bool) -> Self {
-        let size = narrow(choice.subgroup);
+    /// Creates the position of an invocation among `threads` in subgroups of `size`.
+    pub(super) fn new(k: &'k Builder, [threads, size]: [usize; 2], fragments: bool) -> Self {
+        let size = narrow(size);
         k.uses_subgroups(size);
         let (subgroup, lane) = (k.local() / size, k.local() % size);
         let strip = subgroup * SIDE;
         let row = strip + lane / FOURS;
         let (width, columns) = if fragments { (2, [0, 1, 8, 9]) } else { (4, [0, 1, 2, 3]) };
         let (rows, column) = ([row, row + SIDE / 2], lane % FOURS * width);
-        Self { choice, subgroup, strip, lane, rows, column, columns }
-    }
-
-    pub(super) fn threads(&self) -> usize {
-        self.choice.threads()
+        Self { threads, size, subgroup, strip, lane, rows, column, columns }
     }
 
     /// Returns `value` in the lane whose number differs in exactly the bits that are set in `bits`.
     pub(super) fn other(&self, value: Value<'k>, bits: u32) -> Value<'k> {
-        value.shuffle_xor(bits, narrow(self.choice.subgroup))
+        value.shuffle_xor(bits, self.size)
     }
 
     /// Combines partial results of one of the invocation's rows with those of the other lanes that hold
     /// elements of the row.
     pub(super) fn across(&self, op: ReduceOp, share: Value<'k>) -> Value<'k> {
-        share.across_subgroup(op, FOURS as usize, narrow(self.choice.subgroup))
+        share.across_subgroup(op, FOURS as usize, self.size)
     }
 }
 
@@ -315,6 +315,18 @@ pub(super) struct Own<'k> {
     bounds: Bounds<'k>,
 }
 
+impl<'k> Own<'k> {
+    /// Returns the number of keys visible to a query.
+    pub(super) fn limit(&self, query: Value<'k>) -> Value<'k> {
+        self.bounds.limit(query)
+    }
+
+    /// Returns the first query to which a key is visible.
+    pub(super) fn first_query(&self, key: Value<'k>) -> Value<'k> {
+        self.bounds.first_query(key)
+    }
+}
+
 /// Initial state of the forward kernel.
 pub(super) struct Forward<'k> {
     pub(super) place: Place<'k>,
@@ -381,44 +393,60 @@ impl<'k> Attention<'k, '_> {
         }
     }
 
-    /// Returns the workgroup's block of queries. The last queries, which see the most keys, are processed
-    /// first.
-    pub(super) fn own_queries(&self) -> Own<'k> {
+    /// Returns the workgroup's block of `rows` queries. The last queries, which see the most keys, are
+    /// processed first.
+    pub(super) fn own_queries(&self, rows: usize) -> Own<'k> {
         let (k, problem) = (self.k, self.problem);
         let [pairs, heads] = [problem.pairs(), problem.heads].map(narrow);
-        let blocks = narrow(problem.queries.div_ceil(AttentionMatrices::ROWS));
+        let blocks = narrow(problem.queries.div_ceil(rows));
         let number = k.u32(blocks - 1) - k.group() / pairs;
         let of = [k.group() % pairs / heads, k.group() % pairs % heads];
-        let first = number * narrow(AttentionMatrices::ROWS);
+        let first = number * narrow(rows);
+        Own { of, first, bounds: self.shared_bounds(of[0]) }
+    }
+
+    /// Returns the workgroup's block of `rows` keys. The first keys, which the most queries see, are processed
+    /// first.
+    pub(super) fn own_keys(&self, rows: usize) -> Own<'k> {
+        let (k, problem) = (self.k, self.problem);
+        let key_heads = narrow(problem.key_heads);
+        let pairs = narrow(problem.batch) * key_heads;
+        let first = k.group() / pairs * narrow(rows);
+        let of = [k.group() % pairs / key_heads, k.group() % pairs % key_heads];
         Own { of, first, bounds: self.shared_bounds(of[0]) }
     }
 
     /// Returns the number of keys visible to each of the invocation's queries, and to any query of the
-    /// workgroup.
-    pub(super) fn limits_of(&self, place: &Place<'k>, own: &Own<'k>) -> ([Value<'k>; 2], Value<'k>) {
+    /// workgroup of `rows` queries.
+    pub(super) fn limits_of(
+        &self,
+        place: &Place<'k>,
+        own: &Own<'k>,
+        rows: usize,
+    ) -> ([Value<'k>; 2], Value<'k>) {
         let (k, queries) = (self.k, narrow(self.problem.queries));
         let limits = place.rows.map(|row| {
             let query = own.first + row;
             query.below(queries).select(own.bounds.limit(query), k.u32(0))
         });
-        let last = own.first + narrow(AttentionMatrices::ROWS - 1);
+        let last = own.first + narrow(rows - 1);
         (limits, own.bounds.limit(last.min(k.u32(queries - 1))))
     }
 
     /// Loads the workgroup's queries, and returns the initial state of the forward kernel.
     pub(super) fn forward(&self, choice: AttentionMatrices, fragments: bool) -> Forward<'k> {
         let (k, problem) = (self.k, self.problem);
-        let place = Place::new(k, choice, fragments);
-        let own = self.own_queries();
+        let place = Place::new(k, [choice.threads(), choice.subgroup], fragments);
+        let own = self.own_queries(AttentionMatrices::ROWS);
         let of = [own.of[0], self.key_head(own.of[1])];
         let [q, ..] = self.queries_keys_values();
-        let (limits, end) = self.limits_of(&place, &own);
-        self.check_table_of(&own, place.threads());
+        let (limits, end) = self.limits_of(&place, &own, AttentionMatrices::ROWS);
+        self.check_table_of(&own, place.threads);
         let blocks = [problem.depth, problem.value_depth].map(|width| HalfBlock::new(k, width, self.half));
         let scores = Scores::new(k, choice, self.half, 1, fragments);
         let queries_end = k.u32(narrow(problem.queries));
         let window = Window { first: own.first, end: queries_end, count: problem.queries };
-        self.fill_blocks(place.threads(), &window, &[(&blocks[0], q, &|row| q.start(own.of, row))]);
+        self.fill_blocks(place.threads, &window, &[(&blocks[0], q, &|row| q.start(own.of, row))]);
         let lefts = self.lefts(&place, &blocks[0]);
         k.barrier();
         Forward { place, own, of, limits, end, blocks, scores, lefts }
@@ -464,7 +492,7 @@ impl<'k> Attention<'k, '_> {
         let maxima = [0; 2].map(|_| k.var(k.f32(LOWEST)));
         let totals = [0; 2].map(|_| k.var(k.f32(0.0)));
         blocks_of_keys(&|start, window| {
-            self.fill_blocks(place.threads(), &window, &[(keys, all_keys, &key_row)]);
+            self.fill_blocks(place.threads, &window, &[(keys, all_keys, &key_row)]);
             self.each_phase(choice, |column| {
                 phase(start, column, &|_, which, four, seen| {
                     let (maximum, total) = (maxima[which as usize], totals[which as usize]);
@@ -501,7 +529,7 @@ impl<'k> Attention<'k, '_> {
         blocks_of_keys(&|start, window| {
             let filled: [Filled<'_, 'k, '_>; 2] =
                 [(keys, all_keys, &key_row), (values, all_values, &value_row)];
-            self.fill_blocks(place.threads(), &window, &filled);
+            self.fill_blocks(place.threads, &window, &filled);
             self.each_phase(choice, |column| {
                 phase(start, column, &|j, which, four, seen| {
                     let log_sum = log_sums[which as usize];
@@ -529,12 +557,12 @@ impl<'k> Attention<'k, '_> {
     pub(super) fn query_gradient_by_matrices(&self, choice: AttentionMatrices) {
         let (k, problem) = (self.k, self.problem);
         let fragments = self.schedule.fragments;
-        let place = Place::new(k, choice, fragments);
-        let own = self.own_queries();
+        let place = Place::new(k, [choice.threads(), choice.subgroup], fragments);
+        let own = self.own_queries(AttentionMatrices::ROWS);
         let of = [own.of[0], self.key_head(own.of[1])];
         let [q, all_keys, all_values] = self.queries_keys_values();
         let [_, log_sum, cotangent] = self.output_and_cotangent();
-        let (limits, end) = self.limits_of(&place, &own);
+        let (limits, end) = self.limits_of(&place, &own, AttentionMatrices::ROWS);
         let blocks = [problem.depth, problem.value_depth].map(|width| HalfBlock::new(k, width, self.half));
         let [keys, values] = &blocks;
         let scores = Scores::new(k, choice, self.half, 2, fragments);
@@ -544,7 +572,7 @@ impl<'k> Attention<'k, '_> {
             (keys, q, &|row| q.start(own.of, row)),
             (values, cotangent, &|row| cotangent.start(own.of, row)),
         ];
-        self.fill_blocks(place.threads(), &window, &filled);
+        self.fill_blocks(place.threads, &window, &filled);
         let [queries, slopes] = [keys, values].map(|block| self.lefts(&place, block));
         k.barrier();
         let there = place.rows.map(|row| (own.first + row).min(k.u32(narrow(problem.queries) - 1)));
@@ -559,7 +587,7 @@ impl<'k> Attention<'k, '_> {
                 (keys, all_keys, &|key| self.key_row(1, of, key)),
                 (values, all_values, &|key| self.key_row(2, of, key)),
             ];
-            self.fill_blocks(place.threads(), &window, &filled);
+            self.fill_blocks(place.threads, &window, &filled);
             self.each_phase(choice, |column| {
                 for j in 0..matrices {
                     scores.put(&place, j, product(&queries, keys, column + j * SIDE));
@@ -592,7 +620,12 @@ impl<'k> Attention<'k, '_> {
 
     /// Returns the dot products of the outputs of the invocation's rows and their cotangents, and stores them
     /// in the scratch memory if no earlier kernel has.
-    fn means_by_matrices(&self, place: &Place<'k>, own: &Own<'k>, there: [Value<'k>; 2]) -> [Value<'k>; 2] {
+    pub(super) fn means_by_matrices(
+        &self,
+        place: &Place<'k>,
+        own: &Own<'k>,
+        there: [Value<'k>; 2],
+    ) -> [Value<'k>; 2] {
         if let Some(known) = self.known_means(own.of, &there) {
             return [known[0], known[1]];
         }
@@ -619,13 +652,9 @@ impl<'k> Attention<'k, '_> {
     pub(super) fn key_gradient_by_matrices(&self, choice: AttentionMatrices) {
         let (k, problem) = (self.k, self.problem);
         let fragments = self.schedule.fragments;
-        let place = Place::new(k, choice, fragments);
-        let key_heads = narrow(problem.key_heads);
-        let pairs = narrow(problem.batch) * key_heads;
-        // The first keys, which the most queries see, are processed first.
-        let first = k.group() / pairs * narrow(AttentionMatrices::ROWS);
-        let of = [k.group() % pairs / key_heads, k.group() % pairs % key_heads];
-        let own = Own { of, first, bounds: self.shared_bounds(of[0]) };
+        let place = Place::new(k, [choice.threads(), choice.subgroup], fragments);
+        let own = self.own_keys(AttentionMatrices::ROWS);
+        let (of, first) = (own.of, own.first);
         let [q, all_keys, all_values] = self.queries_keys_values();
         let [_, log_sum, cotangent] = self.output_and_cotangent();
         let blocks = [problem.depth, problem.value_depth].map(|width| HalfBlock::new(k, width, self.half));
@@ -636,7 +665,7 @@ impl<'k> Attention<'k, '_> {
             (queries, all_keys, &|key| all_keys.start(of, key)),
             (slopes, all_values, &|key| all_values.start(of, key)),
         ];
-        self.fill_blocks(place.threads(), &window, &filled);
+        self.fill_blocks(place.threads, &window, &filled);
         let [keys, values] = [queries, slopes].map(|block| self.lefts(&place, block));
         k.barrier();
         let seen_from = place.rows.map(|row| own.bounds.first_query(first + row));
@@ -656,7 +685,7 @@ impl<'k> Attention<'k, '_> {
                     (queries, q, &|row| q.start(of, row)),
                     (slopes, cotangent, &|row| cotangent.start(of, row)),
                 ];
-                self.fill_blocks(place.threads(), &window, &filled);
+                self.fill_blocks(place.threads, &window, &filled);
                 self.each_phase(choice, |column| {
                     for j in 0..matrices {
                         scores.put(&place, j, product(&keys, queries, column + j * SIDE));

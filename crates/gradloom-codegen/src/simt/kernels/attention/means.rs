@@ -8,7 +8,7 @@ use crate::narrow::narrow;
 use gradloom_core::ir::ReduceOp;
 use gradloom_core::kernel::AttentionSchedule;
 
-/// Number of invocations per query.
+/// Number of invocations per query, which load four elements at a time.
 const LANES: u32 = 16;
 
 /// Returns the kernel that stores the means in the scratch memory; `None` if the schedule has no separate
@@ -28,9 +28,14 @@ pub(super) fn means(views: &Views<'_>, schedule: &AttentionSchedule) -> Option<K
     let [output, _, cotangent] = attention.output_and_cotangent();
     let starts = [output.start(of, query), cotangent.start(of, query)];
     let share = k.var(k.f32(0.0));
-    k.count(lane, k.u32(narrow(output.width())), k.u32(LANES), |d| {
-        share.set(output.load(starts[0], d).mul_add(cotangent.load(starts[1], d), share.get()));
-    });
+    if output.width() > 0 {
+        k.count(lane * 4, k.u32(narrow(output.width())), k.u32(LANES * 4), |column| {
+            let [output, cotangent] = [output.four(starts[0], column), cotangent.four(starts[1], column)];
+            let sum =
+                (0..4).fold(share.get(), |sum, i| output.component(i).mul_add(cotangent.component(i), sum));
+            share.set(sum);
+        });
+    }
     let mean = share.get().across_subgroup(ReduceOp::Sum, LANES as usize, subgroup);
     k.when(lane.equals(k.u32(0)) & raw.below(narrow(queries)), || {
         k.store(attention.means(), number, mean);

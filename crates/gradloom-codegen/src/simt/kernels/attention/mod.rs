@@ -26,6 +26,7 @@ mod rows;
 mod shares;
 mod table;
 mod thread;
+mod warpgroups;
 
 use super::super::ir::{Kernel, Role};
 use super::{Builder, Value, Views};
@@ -97,6 +98,14 @@ fn one(
                 AttentionKernel::Forward => attention.forward_by_matrices(choice),
                 AttentionKernel::Queries => attention.query_gradient_by_matrices(choice),
                 AttentionKernel::Keys => attention.key_gradient_by_matrices(choice),
+            })
+        }
+        AttentionChoice::Warpgroups(choice) => {
+            let groups = kernel.pairs(problem) * kernel.rows(problem).div_ceil(choice.rows());
+            make(choice.threads(), groups, &|attention| match kernel {
+                AttentionKernel::Forward => attention.forward_by_warpgroups(choice),
+                AttentionKernel::Queries => attention.query_gradient_by_warpgroups(choice),
+                AttentionKernel::Keys => attention.key_gradient_by_warpgroups(choice),
             })
         }
         AttentionChoice::Lanes(choice) => make(choice.threads, choice.groups(problem), &|attention| {

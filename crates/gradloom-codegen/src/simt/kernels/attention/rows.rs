@@ -16,6 +16,8 @@ pub(super) struct Rows<'k, 'b> {
     k: &'k Builder,
     buffer: u32,
     layout: &'b Layout,
+    role: Role,
+    dtype: DType,
     /// Number of the buffer whose items are vectors of four elements, if rows consist of whole vectors.
     fours: Option<u32>,
 }
@@ -24,7 +26,7 @@ impl<'k, 'b> Rows<'k, 'b> {
     pub(super) fn new(k: &'k Builder, role: Role, view: &View<'b>) -> Self {
         let has_fours = view.has_vectors && rows_are_groups(view.layout, 4);
         let fours = has_fours.then(|| k.buffer(role, ValueType::four(view.dtype)));
-        Self { k, buffer: k.buffer(role, view.dtype), layout: view.layout, fours }
+        Self { k, buffer: k.buffer(role, view.dtype), layout: view.layout, role, dtype: view.dtype, fours }
     }
 
     /// Returns the number of elements of a row.
@@ -62,6 +64,12 @@ impl<'k, 'b> Rows<'k, 'b> {
         k.vector_of(&|i| self.load(start, column + i)).to_half(half)
     }
 
+    /// Returns the buffer whose items are vectors of eight 16-bit floats, and the index in it of vector `eight`
+    /// of the row whose first element is at `start`.
+    pub(super) fn eight(&self, start: Value<'k>, eight: Value<'k>) -> (u32, Value<'k>) {
+        (self.k.buffer(self.role, ValueType::Half8(self.dtype)), start / 8 + eight)
+    }
+
     /// Loads four adjacent elements, from a column on, of the row whose first element is at `start`, as f32.
     /// Elements beyond the row's end are zero.
     pub(super) fn four(&self, start: Value<'k>, column: Value<'k>) -> Value<'k> {
@@ -82,6 +90,16 @@ impl<'k, 'b> Rows<'k, 'b> {
     /// Writes an element of the row whose first element is at `start`.
     pub(super) fn store(&self, start: Value<'k>, column: Value<'k>, value: Value<'k>) {
         self.store_number(self.at(start, column), value);
+    }
+
+    /// Writes four adjacent elements, from a column on, of the row whose first element is at `start`.
+    pub(super) fn store_four(&self, start: Value<'k>, column: Value<'k>, four: Value<'k>) {
+        if rows_are_groups(self.layout, 4) && self.dtype.is_float() {
+            let value = if self.dtype.is_for_memory() { four.to_half(self.dtype) } else { four };
+            let buffer = self.k.buffer(self.role, ValueType::four(self.dtype));
+            return self.k.store(buffer, (start + column) / 4, value);
+        }
+        (0..4).for_each(|i| self.store(start, column + i, four.component(i)));
     }
 
     /// Writes the element at an index, such as a row's number.

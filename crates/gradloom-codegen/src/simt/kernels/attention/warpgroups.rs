@@ -1,0 +1,448 @@
+//! Attention and its gradient by products of warpgroups: operands of 16 bits, copied to workgroup memory while
+//! earlier blocks are used, and scores in registers.
+//!
+//! Forward: Dao, FlashAttention-2 (2023), algorithm 1. The gradient computes the scores again in each of its
+//! two kernels, so that no result is summed in an order that varies.
+
+use super::super::{Builder, Value};
+use super::block::Window;
+use super::fragments::scaled;
+use super::matrices::{Own, Place, SIDE, elements_of, sum_of_elements};
+use super::rows::Rows;
+use super::{Attention, Head, LOWEST};
+use crate::narrow::narrow;
+use crate::simt::{Factor, SharedMatrix, Variable, WarpgroupProduct};
+use gradloom_core::ir::{CompareOp, DType};
+use gradloom_core::kernel::AttentionWarpgroups;
+use std::f32::consts::LOG2_E;
+
+/// Number of rows of a block of the other operand.
+const ROWS: u32 = WarpgroupProduct::ROWS;
+const _: () = assert!(ROWS as usize == AttentionWarpgroups::ROWS);
+/// Number of matrices of scores along a block of the other operand.
+const MATRICES: u32 = ROWS / SIDE;
+
+/// Returns the index of a row's first element.
+type Start<'a, 'k> = &'a dyn Fn(Value<'k>) -> Value<'k>;
+
+/// Two operands whose blocks are copied to workgroup memory, in turns to one of two slots.
+struct Blocks<'k, 'b> {
+    k: &'k Builder,
+    threads: usize,
+    operands: [(SharedMatrix, Rows<'k, 'b>); 2],
+}
+
+impl<'k, 'b> Blocks<'k, 'b> {
+    fn new(k: &'k Builder, threads: usize, half: DType, operands: [(Rows<'k, 'b>, usize); 2]) -> Self {
+        let stages = narrow(AttentionWarpgroups::STAGES);
+        let operands =
+            operands.map(|(rows, width)| (k.shared_matrix(half, [ROWS, narrow(width)], stages), rows));
+        Self { k, threads, operands }
+    }
+
+    /// Returns a matrix in a slot, with the index of its first item.
+    fn at(&self, which: usize, slot: Value<'k>) -> (SharedMatrix, Value<'k>) {
+        let matrix = self.operands[which].0;
+        (matrix, slot * matrix.items())
+    }
+
+    /// Starts copying blocks to a slot.
+    fn copy(&self, slot: Value<'k>, window: &Window<'k>, starts: [Start<'_, 'k>; 2]) {
+        for (which, start) in starts.into_iter().enumerate() {
+            copy(self.k, self.threads, self.operands[which].1, self.at(which, slot), window, start);
+        }
+    }
+}
+
+/// Starts copying rows of an operand to a matrix.
+fn copy<'k>(
+    k: &'k Builder,
+    threads: usize,
+    operand: Rows<'k, '_>,
+    (matrix, first): (SharedMatrix, Value<'k>),
+    window: &Window<'k>,
+    start: Start<'_, 'k>,
+) {
+    let (threads, along) = (narrow(threads), matrix.columns / SharedMatrix::EIGHT);
+    let last = k.u32(narrow(window.count) - 1);
+    for turn in 0..matrix.items().div_ceil(threads) {
+        let at = k.local() + turn * threads;
+        let is_inside = (matrix.items() < (turn + 1) * threads).then(|| at.below(matrix.items()));
+        k.guard([is_inside], || {
+            let (within, eight) = (at / along, at % along);
+            let row = window.first + within;
+            let item = first + k.item_of(matrix, within, eight);
+            let from = operand.eight(start(row.min(last)), eight);
+            k.start_copy((matrix.array, item), from, row.less(window.end));
+        });
+    }
+}
+
+/// Combines values in pairs.
+fn paired<'k>(values: &[Value<'k>], combine: &dyn Fn(Value<'k>, Value<'k>) -> Value<'k>) -> Value<'k> {
+    match values {
+        [value] => *value,
+        _ => {
+            let (left, right) = values.split_at(values.len() / 2);
+            combine(paired(left, combine), paired(right, combine))
+        }
+    }
+}
+
+/// Returns left operands made of the invocation's elements of its upper and its lower row.
+fn lefts<'k>(k: &'k Builder, half: DType, rows: &[Vec<[Value<'k>; 4]>; 2]) -> Vec<Value<'k>> {
+    let left = |(upper, lower): (&[Value<'k>; 4], &[Value<'k>; 4])| {
+        sum_of_elements(k, [*upper, *lower]).to_left(half)
+    };
+    rows[0].iter().zip(&rows[1]).map(left).collect()
+}
+
+impl<'k> Attention<'k, '_> {
+    /// Returns variables for the sums of `columns` columns.
+    fn sums(&self, columns: u32) -> Vec<Variable<'k>> {
+        self.matrix_sums(columns as usize)
+    }
+
+    /// Replaces the scores that are not `visible` in all blocks but those that everything sees.
+    fn mask(
+        &self,
+        scores: &[Variable<'k>],
+        is_partial: Value<'k>,
+        place: &Place<'k>,
+        visible: &dyn Fn(usize, u32) -> Value<'k>,
+    ) {
+        let k = self.k;
+        k.when(is_partial, || {
+            for (sum, j) in scores.iter().zip(0..) {
+                let value = sum.get();
+                let shown = [0, 1].map(|which: u32| {
+                    let four = elements_of(value, which);
+                    [0, 1, 2, 3].map(|i: usize| {
+                        let is_visible = visible(which as usize, j * SIDE + place.columns[i]);
+                        is_visible.select(four[i], k.f32(LOWEST))
+                    })
+                });
+                sum.set(sum_of_elements(k, shown));
+            }
+        });
+    }
+
+    /// Copies a workgroup's rows of operands. Completes the batch of copies.
+    fn copy_own(
+        &self,
+        place: &Place<'k>,
+        own: &[(SharedMatrix, Rows<'k, '_>)],
+        (of, window): (Head<'k>, &Window<'k>),
+    ) {
+        let k = self.k;
+        for &(matrix, rows) in own {
+            copy(k, place.threads, rows, (matrix, k.u32(0)), window, &|row| rows.start(of, row));
+        }
+        k.end_copies();
+    }
+
+    /// Appends the computation of the output and the log-sum-exp.
+    pub(super) fn forward_by_warpgroups(&self, choice: AttentionWarpgroups) {
+        let (k, problem) = (self.k, self.problem);
+        let place = Place::new(k, [choice.threads(), 32], true);
+        let own = self.own_queries(choice.rows());
+        let of = [own.of[0], self.key_head(own.of[1])];
+        let [q, all_keys, all_values] = self.queries_keys_values();
+        let (limits, end) = self.limits_of(&place, &own, choice.rows());
+        self.check_table_of(&own, place.threads);
+        let widths = [(all_keys, problem.depth), (all_values, problem.value_depth)];
+        let blocks = Blocks::new(k, place.threads, self.half, widths);
+        let copy = |slot: Value<'k>, first: Value<'k>| {
+            let window = Window { first, end, count: problem.keys };
+            blocks.copy(slot, &window, [&|key| self.key_row(1, of, key), &|key| self.key_row(2, of, key)]);
+        };
+        copy(k.u32(0), k.u32(0));
+        let queries = k.shared_matrix(self.half, [choice.rows(), problem.depth].map(narrow), 1);
+        let queries_end = k.u32(narrow(problem.queries));
+        let window = Window { first: own.first, end: queries_end, count: problem.queries };
+        self.copy_own(&place, &[(queries, q)], (own.of, &window));
+        let [scale, away] = [1.0, -1.0].map(|sign| k.f32(sign * self.scale_of_exponents()));
+        let (maxima, totals) = self.softmax_state();
+        let scores = self.sums(ROWS);
+        let sums = self.matrix_sums(problem.value_depth);
+        let all_see = own.limit(own.first);
+        k.count(k.u32(0), end, k.u32(ROWS), |start| {
+            let slot = start / ROWS % 2;
+            k.await_copies(0);
+            k.barrier();
+            k.when((start + ROWS).less(end), || copy(slot ^ 1, start + ROWS));
+            k.end_copies();
+            let (keys, first) = blocks.at(0, slot);
+            k.start_product((&scores, false), Factor::Shared(queries), (keys, first, true));
+            k.await_products(0, &[&scores]);
+            let first = (start + place.column).cast(DType::I32);
+            self.mask(&scores, all_see.less(start + ROWS), &place, &|which, column| {
+                let seen = limits[which].cast(DType::I32) - first;
+                seen.compare(CompareOp::Gt, k.i32(column.cast_signed()))
+            });
+            let values: Vec<Value<'k>> = scores.iter().map(|sum| sum.get()).collect();
+            let shown = [0, 1].map(|which: u32| -> Vec<[Value<'k>; 4]> {
+                values.iter().map(|value| elements_of(*value, which)).collect()
+            });
+            let before = maxima.map(Variable::get);
+            let most = [0, 1].map(|which: usize| {
+                paired(shown[which].as_flattened(), &|a, b| a.native_max(b)).native_max(before[which])
+            });
+            let most = [2, 1].into_iter().fold(most, |most, bits| {
+                let others = most.map(|most| place.other(most, bits));
+                [0, 1].map(|which: usize| most[which].native_max(others[which]))
+            });
+            let weights = [0, 1].map(|which: usize| -> Vec<[Value<'k>; 4]> {
+                let off = most[which] * away;
+                let weight = |score: Value<'k>| score.mul_add(scale, off).native_exp2();
+                shown[which].iter().map(|four| four.map(weight)).collect()
+            });
+            let factors = [0, 1].map(|which: usize| {
+                let factor = ((before[which] - most[which]) * scale).native_exp2();
+                let sum = paired(weights[which].as_flattened(), &|a, b| a + b);
+                totals[which].set(totals[which].get().mul_add(factor, sum));
+                maxima[which].set(most[which]);
+                factor
+            });
+            scaled(self, &sums, factors);
+            let (values, first) = blocks.at(1, slot);
+            k.start_product(
+                (&sums, true),
+                Factor::Held(&lefts(k, self.half, &weights)),
+                (values, first, false),
+            );
+            k.await_products(0, &[&sums]);
+        });
+        let shares = self.store_log_sums(&place, &own, (maxima, totals, limits));
+        scaled(self, &sums, shares);
+        self.store_rows(&place, &sums, (self.result(0), &own, problem.queries));
+    }
+
+    /// Writes the sums of a workgroup's rows, up to row `end`, to a result. Adjacent invocations exchange
+    /// halves, so that each writes four adjacent elements.
+    fn store_rows(
+        &self,
+        place: &Place<'k>,
+        sums: &[Variable<'k>],
+        (result, own, end): (Rows<'k, '_>, &Own<'k>, usize),
+    ) {
+        let k = self.k;
+        let lane = place.lane % 4;
+        let is_odd = (lane % 2).equals(k.u32(1));
+        let first = lane / 2 * 4 + lane % 2 * (SIDE / 2);
+        let values: Vec<Value<'k>> = sums.iter().map(|sum| sum.get()).collect();
+        for (row, which) in place.rows.into_iter().zip(0..) {
+            let four = |value: &Value<'k>| {
+                let [a, b, c, d] = elements_of(*value, which);
+                let [x, y] = [(a, c), (b, d)].map(|(left, right)| place.other(is_odd.select(left, right), 1));
+                let pairs = [(x, a), (y, b), (c, x), (d, y)];
+                k.vector(&pairs.map(|(odd, even)| is_odd.select(odd, even)))
+            };
+            let fours: Vec<Value<'k>> = values.iter().map(four).collect();
+            let row = own.first + row;
+            k.guard([Some(row.below(narrow(end))), self.views.gate(k)], || {
+                let start = result.start(own.of, row);
+                for (four, column) in fours.into_iter().zip((0..).step_by(SIDE as usize)) {
+                    result.store_four(start, first + column, four);
+                }
+            });
+        }
+    }
+
+    /// Appends the computation of dq and, for the kernel of the keys, of each query's mean.
+    pub(super) fn query_gradient_by_warpgroups(&self, choice: AttentionWarpgroups) {
+        let (k, problem) = (self.k, self.problem);
+        let place = Place::new(k, [choice.threads(), 32], true);
+        let own = self.own_queries(choice.rows());
+        let of = [own.of[0], self.key_head(own.of[1])];
+        let [q, all_keys, all_values] = self.queries_keys_values();
+        let [_, log_sum, cotangent] = self.output_and_cotangent();
+        let (limits, end) = self.limits_of(&place, &own, choice.rows());
+        let widths = [(all_keys, problem.depth), (all_values, problem.value_depth)];
+        let blocks = Blocks::new(k, place.threads, self.half, widths);
+        let copy = |slot: Value<'k>, first: Value<'k>| {
+            let window = Window { first, end, count: problem.keys };
+            blocks.copy(slot, &window, [&|key| self.key_row(1, of, key), &|key| self.key_row(2, of, key)]);
+        };
+        copy(k.u32(0), k.u32(0));
+        let matrices = [problem.depth, problem.value_depth]
+            .map(|width| k.shared_matrix(self.half, [choice.rows(), width].map(narrow), 1));
+        let queries_end = k.u32(narrow(problem.queries));
+        let window = Window { first: own.first, end: queries_end, count: problem.queries };
+        self.copy_own(&place, &[(matrices[0], q), (matrices[1], cotangent)], (own.of, &window));
+        let there = place.rows.map(|row| (own.first + row).min(k.u32(narrow(problem.queries) - 1)));
+        let offs = [0, 1].map(|which: usize| {
+            let sees = limits[which].compare(CompareOp::Gt, k.u32(0));
+            let off = log_sum.number(log_sum.start(own.of, there[which])) * k.f32(-LOG2_E);
+            sees.select(off, k.f32(0.0))
+        });
+        let means = self.means_by_matrices(&place, &own, there);
+        let exponent = k.f32(self.scale_of_exponents());
+        let (scores, slopes) = (self.sums(ROWS), self.sums(ROWS));
+        let sums = self.matrix_sums(problem.depth);
+        let all_see = own.limit(own.first);
+        k.count(k.u32(0), end, k.u32(ROWS), |start| {
+            let slot = start / ROWS % 2;
+            k.await_copies(0);
+            k.barrier();
+            k.when((start + ROWS).less(end), || copy(slot ^ 1, start + ROWS));
+            k.end_copies();
+            let [(keys, first_key), (values, first_value)] = [0, 1].map(|which| blocks.at(which, slot));
+            k.start_product((&scores, false), Factor::Shared(matrices[0]), (keys, first_key, true));
+            k.start_product((&slopes, false), Factor::Shared(matrices[1]), (values, first_value, true));
+            k.await_products(1, &[&scores]);
+            let first = (start + place.column).cast(DType::I32);
+            self.mask(&scores, all_see.less(start + ROWS), &place, &|which, column| {
+                let seen = limits[which].cast(DType::I32) - first;
+                seen.compare(CompareOp::Gt, k.i32(column.cast_signed()))
+            });
+            let values: Vec<Value<'k>> = scores.iter().map(|sum| sum.get()).collect();
+            let weights = [0, 1].map(|which: u32| {
+                let weight = |score: Value<'k>| score.mul_add(exponent, offs[which as usize]).native_exp2();
+                values
+                    .iter()
+                    .map(|value| elements_of(*value, which).map(weight))
+                    .collect::<Vec<[Value<'k>; 4]>>()
+            });
+            k.await_products(0, &[&slopes]);
+            let values: Vec<Value<'k>> = slopes.iter().map(|sum| sum.get()).collect();
+            let slopes = [0, 1].map(|which: u32| {
+                let slope = |(value, weights): (&Value<'k>, &[Value<'k>; 4])| {
+                    let products = elements_of(*value, which);
+                    [0, 1, 2, 3].map(|i: usize| weights[i] * (products[i] - means[which as usize]))
+                };
+                values.iter().zip(&weights[which as usize]).map(slope).collect::<Vec<_>>()
+            });
+            k.start_product(
+                (&sums, true),
+                Factor::Held(&lefts(k, self.half, &slopes)),
+                (keys, first_key, false),
+            );
+            k.await_products(0, &[&sums]);
+        });
+        scaled(self, &sums, [self.scale(); 2]);
+        self.store_rows(&place, &sums, (self.result(0), &own, problem.queries));
+    }
+
+    /// Appends the computation of dk and dv.
+    pub(super) fn key_gradient_by_warpgroups(&self, choice: AttentionWarpgroups) {
+        let (k, problem) = (self.k, self.problem);
+        let place = Place::new(k, [choice.threads(), 32], true);
+        let own = self.own_keys(choice.rows());
+        let [q, all_keys, all_values] = self.queries_keys_values();
+        let [_, log_sum, cotangent] = self.output_and_cotangent();
+        let (count, sharing) = (narrow(problem.queries), narrow(problem.sharing()));
+        let begin = own.first_query(own.first) / ROWS * ROWS;
+        let turns = (k.u32(count.next_multiple_of(ROWS)) - begin) / ROWS;
+        // The blocks of queries of all heads that share the keys are numbered consecutively.
+        let block = |number: Value<'k>| {
+            let (head, turn) = match sharing {
+                1 => (own.of[1], number),
+                _ => {
+                    let turns = turns.max(k.u32(1));
+                    (own.of[1] * sharing + number / turns, number % turns)
+                }
+            };
+            ([own.of[0], head], begin + turn * ROWS)
+        };
+        let total = turns * sharing;
+        let blocks =
+            Blocks::new(k, place.threads, self.half, [(q, problem.depth), (cotangent, problem.value_depth)]);
+        let copy = |slot: Value<'k>, number: Value<'k>| {
+            let (of, first) = block(number);
+            let window = Window { first, end: k.u32(count), count: problem.queries };
+            blocks.copy(slot, &window, [&|row| q.start(of, row), &|row| cotangent.start(of, row)]);
+        };
+        // The negated log-sum-exp, as the exponent of a power of two, and the mean of each query of a block.
+        let numbers = [0; 2].map(|_| k.shared(DType::F32, ROWS * narrow(AttentionWarpgroups::STAGES)));
+        let load = |number: Value<'k>| {
+            let (of, first) = block(number);
+            let query = (first + k.local() % ROWS).min(k.u32(count - 1));
+            let known = log_sum.number(log_sum.start(of, query));
+            let sees = known.compare(CompareOp::Gt, k.f32(LOWEST));
+            let off = sees.select(known * k.f32(-LOG2_E), k.f32(0.0));
+            [off, k.load(self.means(), self.query_number(of, query))]
+        };
+        let store = |slot: Value<'k>, values: [Value<'k>; 2]| {
+            k.when(k.local().below(ROWS), || {
+                for (array, value) in numbers.into_iter().zip(values) {
+                    k.set_element(array, slot * ROWS + k.local(), value);
+                }
+            });
+        };
+        copy(k.u32(0), k.u32(0));
+        store(k.u32(0), load(k.u32(0)));
+        let matrices = [problem.depth, problem.value_depth]
+            .map(|width| k.shared_matrix(self.half, [choice.rows(), width].map(narrow), 1));
+        let window = Window { first: own.first, end: k.u32(narrow(problem.keys)), count: problem.keys };
+        let of_own = [(matrices[0], all_keys), (matrices[1], all_values)];
+        self.copy_own(&place, &of_own, (own.of, &window));
+        let seen_from = place.rows.map(|row| own.first_query(own.first + row));
+        let all_see = own.first_query(own.first + narrow(choice.rows() - 1));
+        let exponent = k.f32(self.scale_of_exponents());
+        let (scores, slopes) = (self.sums(ROWS), self.sums(ROWS));
+        let [key_sums, value_sums] =
+            [problem.depth, problem.value_depth].map(|width| self.matrix_sums(width));
+        k.count(k.u32(0), total, k.u32(1), |number| {
+            let (slot, (_, start)) = (number % 2, block(number));
+            k.await_copies(0);
+            k.barrier();
+            let next = number + 1;
+            k.when(next.less(total), || copy(slot ^ 1, next));
+            k.end_copies();
+            let following = load(next.min(total - 1));
+            let [(queries, first_query), (cotangents, first_cotangent)] =
+                [0, 1].map(|which| blocks.at(which, slot));
+            k.start_product((&scores, false), Factor::Shared(matrices[0]), (queries, first_query, true));
+            k.start_product(
+                (&slopes, false),
+                Factor::Shared(matrices[1]),
+                (cotangents, first_cotangent, true),
+            );
+            k.await_products(1, &[&scores]);
+            let is_partial = start.less(all_see) | (start + (ROWS - 1)).compare(CompareOp::Ge, k.u32(count));
+            let first = start + place.column;
+            self.mask(&scores, is_partial, &place, &|which, column| {
+                let query = first + column;
+                query.compare(CompareOp::Ge, seen_from[which]) & query.below(count)
+            });
+            // Returns a number of each query of the invocation's columns.
+            let of_columns = |which: usize| -> Vec<[Value<'k>; 4]> {
+                let first = slot * ROWS + place.column;
+                let four = |j: u32| {
+                    place.columns.map(|column| k.element(numbers[which], first + (j * SIDE + column)))
+                };
+                (0..MATRICES).map(four).collect()
+            };
+            let offs = of_columns(0);
+            let values: Vec<Value<'k>> = scores.iter().map(|sum| sum.get()).collect();
+            let weights = [0, 1].map(|which: u32| {
+                let weight = |(value, offs): (&Value<'k>, &[Value<'k>; 4])| {
+                    let scores = elements_of(*value, which);
+                    [0, 1, 2, 3].map(|i: usize| scores[i].mul_add(exponent, offs[i]).native_exp2())
+                };
+                values.iter().zip(&offs).map(weight).collect::<Vec<_>>()
+            });
+            let left = lefts(k, self.half, &weights);
+            k.start_product((&value_sums, true), Factor::Held(&left), (cotangents, first_cotangent, false));
+            k.await_products(1, &[&slopes]);
+            let means = of_columns(1);
+            let values: Vec<Value<'k>> = slopes.iter().map(|sum| sum.get()).collect();
+            let slopes = [0, 1].map(|which: u32| {
+                let slope = |((value, weights), means): ((&Value<'k>, &[Value<'k>; 4]), &[Value<'k>; 4])| {
+                    let products = elements_of(*value, which);
+                    [0, 1, 2, 3].map(|i: usize| weights[i] * (products[i] - means[i]))
+                };
+                values.iter().zip(&weights[which as usize]).zip(&means).map(slope).collect::<Vec<_>>()
+            });
+            let left = lefts(k, self.half, &slopes);
+            k.start_product((&key_sums, true), Factor::Held(&left), (queries, first_query, false));
+            k.await_products(0, &[&value_sums, &key_sums]);
+            store(slot ^ 1, following);
+        });
+        scaled(self, &key_sums, [self.scale(); 2]);
+        for (write, sums) in [(1, key_sums), (2, value_sums)] {
+            self.store_rows(&place, &sums, (self.result(write), &own, problem.keys));
+        }
+    }
+}
