@@ -120,8 +120,8 @@ impl Limits {
         }
     }
 
-    /// Returns the limits of an NVIDIA GPU of this compute capability (major, minor). GPUs of 9.0 (Hopper) have
-    /// products of warpgroups. (CUDA C++ Programming Guide, "Technical Specifications per Compute
+    /// Returns the limits of an NVIDIA GPU of this compute capability (major, minor). GPUs of 9.0 (Hopper)
+    /// have products of warpgroups. (CUDA C++ Programming Guide, "Technical Specifications per Compute
     /// Capability".)
     pub fn cuda_of(capability: (i32, i32)) -> Self {
         Self { warpgroups: (capability == (9, 0)).then_some(227 * 1024), ..Self::cuda() }

@@ -2,9 +2,9 @@
 //!
 //! In: a kernel and the elements of its operands, as bits. Out: the results and the reported faults, or an
 //! error if the kernel does something invalid on a GPU: an out-of-bounds access, a read of uninitialized
-//! shared memory, a data race between invocations without a barrier, a barrier in non-uniform control flow, or
-//! an access to what a copy or product in progress writes or reads. Invocations of a workgroup run in lockstep. Scalar functions are those of the f64 reference, rounded
-//! to f32.
+//! shared memory, a data race between invocations without a barrier, a barrier in non-uniform control flow,
+//! or an access to what a copy or product in progress writes or reads. Invocations of a workgroup run in
+//! lockstep. Scalar functions are those of the f64 reference, rounded to f32.
 
 use gradloom_codegen::simt::{
     Array, AsyncCopy, Block, Expr, ExprId, Fault, FragmentPlace, Kernel, MatrixUse, ProductLeft, Role,

@@ -1,8 +1,8 @@
 //! CUDA C of warpgroup products, asynchronous copies, and matrices in shared memory.
 //!
 //! In: the extents of a product. Out: the text of a function that computes one step of 16 terms, and the
-//! descriptor of its right operand. PTX ISA, "Asynchronous warpgroup level matrix instructions"; they exist on
-//! GPUs of compute capability 9.0 only (`sm_90a`).
+//! descriptor of its right operand. PTX ISA, "Asynchronous warpgroup level matrix instructions"; they exist
+//! on GPUs of compute capability 9.0 only (`sm_90a`).
 
 use crate::narrow::narrow;
 use crate::simt::{ProductLeft, SharedMatrix, WarpgroupProduct};
@@ -69,8 +69,8 @@ impl Step {
     }
 }
 
-/// Returns the constant part of a matrix's descriptor, and the offset of each step of 16 terms, in units of 16
-/// bytes. The terms are the matrix's columns if `turned`, else its rows.
+/// Returns the constant part of a matrix's descriptor, and the offset of each step of 16 terms, in units of
+/// 16 bytes. The terms are the matrix's columns if `turned`, else its rows.
 pub(super) fn descriptor(matrix: &SharedMatrix, turned: bool) -> (u64, Vec<u32>) {
     let row = u64::from(matrix.eights());
     let panel = u64::from(matrix.rows) * row;

@@ -276,7 +276,8 @@ impl Builder {
         }
     }
 
-    /// Starts a copy of a vector of eight 16-bit floats from a buffer to an array, or of zeros unless `there`.
+    /// Starts a copy of a vector of eight 16-bit floats from a buffer to an array, or of zeros unless
+    /// `there`.
     pub fn start_copy(
         &self,
         (array, item): (Memory, Value<'_>),

@@ -64,9 +64,9 @@
 //! Two kinds of statements start work that goes on beside the invocation, on devices that have it
 //! ([`Limits::warpgroups`](crate::limits::Limits::warpgroups)). [`Stmt::StartCopy`] copies 16 bytes of an
 //! operand to a workgroup's array; [`Stmt::AwaitCopies`] waits for an invocation's own copies, so a barrier
-//! must follow before others read them. [`Stmt::StartProduct`] multiplies 64 rows by a
-//! [`SharedMatrix`], for all subgroups of a warpgroup together; until [`Stmt::AwaitProducts`], its sums have no
-//! value, and its shared operands are being read, also across barriers.
+//! must follow before others read them. [`Stmt::StartProduct`] multiplies 64 rows by a [`SharedMatrix`], for
+//! all subgroups of a warpgroup together; until [`Stmt::AwaitProducts`], its sums have no value, and its
+//! shared operands are being read, also across barriers.
 //!
 //! # The commit
 //!

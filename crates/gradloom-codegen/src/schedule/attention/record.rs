@@ -4,8 +4,8 @@
 //! `query_offset`, `key_length`, `block_table`), the scale of the scores, and the extents
 //! `batch heads key-heads queries keys depth value-depth`. The choice follows after a `:`, as `block` with
 //! the tile (rows and columns of a thread, threads along rows and columns), `matrices` with the size of a
-//! subgroup and the columns of a phase, `warpgroups` with their number, `lanes` with the invocations of a workgroup, or `own` with the rows
-//! of an invocation.
+//! subgroup and the columns of a phase, `warpgroups` with their number, `lanes` with the invocations of a
+//! workgroup, or `own` with the rows of an invocation.
 
 use super::{Choice, Kernel, Lanes, Matrices, Problem, Tile, Warpgroups};
 use gradloom_core::ir::AttentionSpec;

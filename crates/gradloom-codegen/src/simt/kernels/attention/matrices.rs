@@ -405,8 +405,8 @@ impl<'k> Attention<'k, '_> {
         Own { of, first, bounds: self.shared_bounds(of[0]) }
     }
 
-    /// Returns the workgroup's block of `rows` keys. The first keys, which the most queries see, are processed
-    /// first.
+    /// Returns the workgroup's block of `rows` keys. The first keys, which the most queries see, are
+    /// processed first.
     pub(super) fn own_keys(&self, rows: usize) -> Own<'k> {
         let (k, problem) = (self.k, self.problem);
         let key_heads = narrow(problem.key_heads);

@@ -64,8 +64,8 @@ impl<'k, 'b> Rows<'k, 'b> {
         k.vector_of(&|i| self.load(start, column + i)).to_half(half)
     }
 
-    /// Returns the buffer whose items are vectors of eight 16-bit floats, and the index in it of vector `eight`
-    /// of the row whose first element is at `start`.
+    /// Returns the buffer whose items are vectors of eight 16-bit floats, and the index in it of vector
+    /// `eight` of the row whose first element is at `start`.
     pub(super) fn eight(&self, start: Value<'k>, eight: Value<'k>) -> (u32, Value<'k>) {
         (self.k.buffer(self.role, ValueType::Half8(self.dtype)), start / 8 + eight)
     }

@@ -1,5 +1,5 @@
-//! Attention and its gradient by products of warpgroups: operands of 16 bits, copied to workgroup memory while
-//! earlier blocks are used, and scores in registers.
+//! Attention and its gradient by products of warpgroups: operands of 16 bits, copied to workgroup memory
+//! while earlier blocks are used, and scores in registers.
 //!
 //! Forward: Dao, FlashAttention-2 (2023), algorithm 1. The gradient computes the scores again in each of its
 //! two kernels, so that no result is summed in an order that varies.
