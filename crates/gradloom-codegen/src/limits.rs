@@ -36,9 +36,11 @@ pub struct Limits {
     pub tf32: bool,
     /// True if the mapping from matrix elements to the invocations of a subgroup is known.
     pub fragments: bool,
-    /// Size of workgroup memory in bytes for kernels with products of warpgroups; `None` if the device has no
-    /// such products.
-    pub warpgroups: Option<u32>,
+    /// Maximum size of workgroup memory in bytes for a kernel that asks for more than `workgroup_memory`;
+    /// `None` if no kernel can.
+    pub large_memory: Option<u32>,
+    /// True if the device has products of warpgroups.
+    pub warpgroups: bool,
     /// True if the device runs independent kernels concurrently.
     pub branches: bool,
     /// True if loop kernels are faster when each invocation computes four neighboring elements.
@@ -74,7 +76,8 @@ impl Limits {
             cooperative: false,
             tf32: false,
             fragments: false,
-            warpgroups: None,
+            large_memory: None,
+            warpgroups: false,
             branches: false,
             fours: false,
             library: None,
@@ -111,7 +114,8 @@ impl Limits {
             cooperative: true,
             tf32: true,
             fragments: true,
-            warpgroups: None,
+            large_memory: None,
+            warpgroups: false,
             branches: true,
             fours: true,
             library: None,
@@ -120,11 +124,16 @@ impl Limits {
         }
     }
 
-    /// Returns the limits of an NVIDIA GPU of this compute capability (major, minor). GPUs of 9.0 (Hopper)
-    /// have products of warpgroups. (CUDA C++ Programming Guide, "Technical Specifications per Compute
-    /// Capability".)
+    /// Returns the limits of an NVIDIA GPU of this compute capability (major, minor). (CUDA C++ Programming
+    /// Guide, "Technical Specifications per Compute Capability".)
     pub fn cuda_of(capability: (i32, i32)) -> Self {
-        Self { warpgroups: (capability == (9, 0)).then_some(227 * 1024), ..Self::cuda() }
+        let large_memory = match capability {
+            (8, 0 | 7) => Some(163 << 10),
+            (8, _) | (12, _) => Some(99 << 10),
+            (9.., _) => Some(227 << 10),
+            _ => None,
+        };
+        Self { large_memory, warpgroups: capability == (9, 0), ..Self::cuda() }
     }
 
     /// Returns these limits with the vendor library for matrix products.

@@ -31,7 +31,8 @@ impl CudaBackend {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let gpu = Arc::new(open(options)?);
         let (mut target, mode) = (options.target(), options.mode);
-        target.limits.warpgroups = Limits::cuda_of(gpu.properties.capability).warpgroups;
+        target.limits =
+            Limits { library: target.limits.library, ..Limits::cuda_of(gpu.properties.capability) };
         Ok(Self { gpu, target, mode, pool: Arc::new(Pool::new(threads)) })
     }
 }

@@ -16,7 +16,9 @@
 // 1 blocks of 256 threads
 // row [5 x 70]
 __device__ float max_or_nan(float a, float b) {
-    return a != a || a > b ? a : b;
+    float c;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+    return c;
 }
 __device__ int divide(int a, int b) {
     return b == 0 ? 0 : b == -1 ? (int)(0u - (unsigned)a) : a / b;

@@ -55,12 +55,17 @@ pub(super) type Functions = SortedSet<Function>;
 helpers! {
     /// Helper function of a kernel.
     pub(super) enum Function {
+        // PTX ISA, "Floating Point Instructions: max".
         Max "max_or_nan" [] = "__device__ float max_or_nan(float a, float b) {
-    return a != a || a > b ? a : b;
+    float c;
+    asm(\"max.NaN.f32 %0, %1, %2;\" : \"=f\"(c) : \"f\"(a), \"f\"(b));
+    return c;
 }
 ";
         Min "min_or_nan" [] = "__device__ float min_or_nan(float a, float b) {
-    return a != a || a < b ? a : b;
+    float c;
+    asm(\"min.NaN.f32 %0, %1, %2;\" : \"=f\"(c) : \"f\"(a), \"f\"(b));
+    return c;
 }
 ";
         Sign "sign_of" [] = "__device__ float sign_of(float x) {

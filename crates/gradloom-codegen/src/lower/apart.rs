@@ -5,6 +5,7 @@
 //! must run separately. Invariant: the loop directly follows the product.
 
 use super::joined::joined;
+use super::library::product_dtype;
 use super::{Draft, Lowering};
 use gradloom_core::ir::{DType, DotAxes, OpKind, Shape, Type};
 use gradloom_core::kernel::{Access, Body, Kernel, Level, NodeKind, Part, Store};
@@ -37,7 +38,8 @@ pub(super) fn ungroup(lowering: &mut Lowering<'_>) {
 pub(super) fn split(lowering: &mut Lowering<'_>) {
     lowering.replace(|lowering, draft, split| match &draft.kernel {
         Kernel::Dot { axes, epilogue } if is_split(&draft.kernel) => {
-            split.extend(lowering.product_and_loop(&draft, axes, epilogue, DType::F32));
+            let dtype = product_dtype(epilogue, &draft.writes);
+            split.extend(lowering.product_and_loop(&draft, axes, epilogue, dtype));
         }
         _ => split.push(draft),
     });

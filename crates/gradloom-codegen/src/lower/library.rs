@@ -24,7 +24,7 @@ const ROWS_OF_A_TILE: usize = 64;
 pub(super) fn apart(lowering: &mut Lowering<'_>) {
     lowering.take_apart(|lowering, draft| {
         let Kernel::Dot { axes, epilogue } = &draft.kernel else { return None };
-        let dtype = product_dtype(&draft.writes);
+        let dtype = product_dtype(epilogue, &draft.writes);
         lowering.is_for_library(draft).then(|| lowering.product_and_loop(draft, axes, epilogue, dtype))
     });
 }
@@ -68,7 +68,7 @@ impl Lowering<'_> {
             Kernel::Op(OpKind::Dot(axes)) => (axes, writes[0].layout.clone(), writes[0].dtype),
             Kernel::Dot { axes, epilogue } => {
                 let positions: Shape = [epilogue.rows, epilogue.columns].into();
-                (axes, Layout::contiguous(&positions), product_dtype(writes))
+                (axes, Layout::contiguous(&positions), product_dtype(epilogue, writes))
             }
             _ => return false,
         };
@@ -246,10 +246,13 @@ fn rounded_order(layout: &Layout) -> Vec<usize> {
     order
 }
 
-/// Returns the type of a product that a loop reads: that of the loop's results if they all have the same
-/// float type, else f32.
-fn product_dtype(writes: &[Access]) -> DType {
-    let mut dtypes = writes.iter().map(|write| write.dtype);
+/// Returns the type of a product that a loop reads: that of the loop's results with an element for each
+/// position if they all have the same float type, else f32.
+pub(super) fn product_dtype(epilogue: &Body, writes: &[Access]) -> DType {
+    let mut dtypes = epilogue.stores.iter().filter_map(|store| match *store {
+        Store::Value { level: Level::Element, write, .. } => Some(writes[write].dtype),
+        _ => None,
+    });
     let first = dtypes.next().unwrap_or(DType::F32);
     if dtypes.all(|dtype| dtype == first) && first.is_float() { first } else { DType::F32 }
 }

@@ -25,7 +25,7 @@ use crate::schedule::precision::Precision;
 use crate::simt::custom;
 use crate::simt::kernels::WORKGROUP;
 use gradloom_core::ir::{DType, OpKind};
-use gradloom_core::kernel::{Access, Kernel, Part, Schedule};
+use gradloom_core::kernel::{Access, Kernel, Part, RowSchedule, Schedule};
 
 /// Division of the work of kernels among workgroups.
 pub(crate) struct Workgroups;
@@ -98,7 +98,8 @@ pub fn schedule(
             Schedule::Product(schedule)
         }
         Kernel::Loop(body) if body.has_row_reductions() || body.has_column_reductions() => {
-            Schedule::Rows(rows(body, limits))
+            let schedule = rows(body, limits);
+            Schedule::Rows(RowSchedule { kept: rows::kept(body, &schedule, reads, limits), ..schedule })
         }
         Kernel::Op(OpKind::ArgReduce { axis, .. })
             if reads[0].layout.shape[*axis] >= LONG_AXIS && !limits.software =>

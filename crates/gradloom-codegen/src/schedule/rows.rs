@@ -1,7 +1,8 @@
 //! Schedules of the rows of loops with reductions.
 
 use crate::limits::Limits;
-use gradloom_core::kernel::{Body, RowSchedule, Store};
+use crate::product::is_in_fours;
+use gradloom_core::kernel::{Access, Body, Level, NodeId, NodeKind, RowSchedule, Store};
 
 /// Maximum number of invocations of a workgroup, except for very long rows.
 const WORKGROUP: usize = 256;
@@ -50,6 +51,53 @@ pub(crate) fn rows(body: &Body, limits: &Limits) -> RowSchedule {
     let ragged = !body.columns.is_multiple_of(4) && schedule.is_unrolled();
     let kept = body.has_column_reductions() && !schedule.is_unrolled();
     if schedule.fours && (ragged || kept) { shared_out(body, limits, false) } else { schedule }
+}
+
+/// Returns the operand whose row a workgroup should keep in its memory, of which two workgroups need enough:
+/// one that several passes over a long row load, four elements at a time.
+pub(super) fn kept(body: &Body, schedule: &RowSchedule, reads: &[Access], limits: &Limits) -> Option<usize> {
+    let memory = limits.large_memory? as usize / 2;
+    if schedule.is_unrolled() || !schedule.fours || schedule.slots > 1 || !body.has_row_reductions() {
+        return None;
+    }
+    let passes = passes(body);
+    let is_read = |nodes: &Vec<NodeId>, read: usize| {
+        nodes
+            .iter()
+            .any(|&id| body.node(id).kind == NodeKind::Load(read) && body.node(id).level == Level::Element)
+    };
+    let fits = |read: &Access| is_in_fours(body, read) && body.columns * read.dtype.bytes() <= memory;
+    (0..reads.len())
+        .find(|&read| passes.iter().filter(|nodes| is_read(nodes, read)).count() > 1 && fits(&reads[read]))
+}
+
+/// Returns the nodes that each pass over a row computes: one for the reductions of each depth, and the last
+/// one for the results.
+fn passes(body: &Body) -> Vec<Vec<NodeId>> {
+    let depths = body.reduction_depths();
+    let most = depths.iter().max().copied().unwrap_or(0);
+    let mut wanted: Vec<Vec<NodeId>> = vec![Vec::new(); most + 1];
+    for id in body.ids() {
+        if let NodeKind::Reduce(_, operand) = body.node(id).kind {
+            wanted[depths[id.index()] - 1].push(operand);
+        }
+    }
+    wanted[most].extend(body.stores.iter().map(Store::node));
+    for nodes in &mut wanted {
+        let mut next = 0;
+        while let Some(&id) = nodes.get(next) {
+            if !matches!(body.node(id).kind, NodeKind::Reduce(..)) {
+                let operands = body.node(id).kind.operands();
+                operands.iter().for_each(|operand| {
+                    if !nodes.contains(operand) {
+                        nodes.push(*operand);
+                    }
+                });
+            }
+            next += 1;
+        }
+    }
+    wanted
 }
 
 /// Returns the schedule of the rows, in groups of four neighbors if `fours` is true and the groups pay off.
@@ -104,5 +152,5 @@ fn shared_out(body: &Body, limits: &Limits, fours: bool) -> RowSchedule {
     let each = body.columns.div_ceil(lanes * width);
     let [each, blocks] = if apart && each > 1 { [1, each] } else { [each, 1] };
     let each = each * width;
-    RowSchedule { lanes, slots, steps, each, fours, groups, blocks, subgroup, finishing }
+    RowSchedule { lanes, slots, steps, each, fours, groups, blocks, subgroup, finishing, kept: None }
 }

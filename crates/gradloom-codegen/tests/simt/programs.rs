@@ -34,7 +34,7 @@ fn devices() -> [(&'static str, Limits); 4] {
         ("portable", Limits::portable()),
         ("software", software),
         ("scalar", Limits { scalar: true, subgroup: None, ..software }),
-        ("cuda", Limits::cuda()),
+        ("cuda", Limits::cuda_of((9, 0))),
     ]
 }
 
@@ -105,6 +105,7 @@ impl Memory<'_> {
         let schedule = &launch.schedule;
         let kind = match schedule {
             Schedule::Whole => launch.kernel.name(),
+            Schedule::Rows(rows) if rows.kept.is_some() => "kept rows",
             Schedule::Rows(_) => "rows",
             Schedule::Axes(_) => "axes",
             Schedule::Group(_) => "group",
@@ -931,4 +932,26 @@ fn rows_in_fours_of_every_length() {
         }
     }
     assert!(compared >= 10, "{compared}");
+}
+
+/// Rows that a workgroup keeps in its memory have the same results as rows that each pass reads again.
+#[test]
+fn kept_rows_have_the_same_results() {
+    for (columns, fits) in [(4099, false), (5000, true), (20_000, true), (29_056, true), (29_060, false)] {
+        let graph = program(&[&[3, columns], &[3, columns]], |all| {
+            let [x, y] = all.try_into().expect("two tensors");
+            let loss = (x.log_softmax(1) * y).sum();
+            vec![x.softmax(1), gradients(loss, x)]
+        });
+        let leaves = Leaves::random(columns as u64);
+        let want = evaluate(&graph, &|kind| leaves.value(kind)).unwrap();
+        let run =
+            |limits: Limits| evaluation(&graph, &leaves, (&limits, &Choices::by_rule(Precision::F32)), &want);
+        let ((read, _), (kept, kinds)) = (run(Limits::cuda()), run(Limits::cuda_of((9, 0))));
+        assert_eq!(kinds.contains_key("kept rows"), fits, "{columns} columns: {kinds:?}");
+        for ((name, read), (_, kept)) in read.outputs.iter().zip(&kept.outputs) {
+            assert_eq!(bits(read), bits(kept), "{name} of {columns} columns");
+        }
+        compare(&graph, &leaves, &kept, &want).unwrap_or_else(|error| panic!("{columns}: {error}"));
+    }
 }

@@ -112,7 +112,8 @@ fn by_warpgroups(
 /// Returns `true` if products of warpgroups can compute a kernel with this choice.
 fn warpgroups_fit(kernel: Kernel, problem: &Problem, warpgroups: &Warpgroups, limits: &Limits) -> bool {
     let Problem { batch, heads, key_heads, queries, keys, depth, value_depth, .. } = *problem;
-    limits.warpgroups.is_some_and(|memory| warpgroups.bytes(kernel, problem) <= memory as usize)
+    limits.warpgroups
+        && limits.large_memory.is_some_and(|most| warpgroups.bytes(kernel, problem) <= most as usize)
         && limits.subgroup == Some(32)
         && (1..=MOST_WARPGROUPS).contains(&warpgroups.warpgroups)
         && ![batch, heads, key_heads, queries, keys].contains(&0)

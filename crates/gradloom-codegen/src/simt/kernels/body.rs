@@ -25,8 +25,32 @@ pub(super) struct Nodes<'k, 'b> {
     four: Option<Position<'k>>,
     /// Vectors loaded for groups of four positions, each after the indices of its group and its operand.
     fours: Vec<(usize, usize, Value<'k>)>,
+    /// Operand of whose row the workgroup keeps a copy.
+    kept: Option<KeptRow>,
     /// Element of the product, if the body is an epilogue.
     product: Option<Value<'k>>,
+}
+
+/// Copy of a row of an operand in workgroup memory. Each invocation reads only what it has written.
+#[derive(Clone, Copy)]
+struct KeptRow {
+    /// Number of the operand.
+    read: usize,
+    /// Array with the row's elements, four per item.
+    array: u32,
+    /// State of the copy.
+    state: Kept,
+}
+
+/// State of the copy of a row.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    /// No pass over the row has read it.
+    Empty,
+    /// The current pass writes it.
+    Written,
+    /// It is complete.
+    Complete,
 }
 
 /// Locations of a body's operands and results.
@@ -57,12 +81,33 @@ pub(super) struct Position<'k> {
 impl<'k, 'b> Nodes<'k, 'b> {
     pub(super) fn new(k: &'k Builder, body: &'b Body, operands: Operands<'k, 'b>) -> Self {
         let values = vec![vec![None; body.nodes.len()]];
-        Self { k, body, operands, values, at: 0, four: None, fours: Vec::new(), product: None }
+        Self { k, body, operands, values, at: 0, four: None, fours: Vec::new(), kept: None, product: None }
     }
 
     /// Sets the element of the product to which the body is an epilogue.
     pub(super) fn with_product(self, element: Value<'k>) -> Self {
         Self { product: Some(element), ..self }
+    }
+
+    /// Keeps a copy of an operand's row in workgroup memory.
+    pub(super) fn keep(&mut self, read: usize) {
+        let items = narrow(self.body.columns / 4);
+        let array = self.k.shared(ValueType::four(self.views().reads[read].dtype), items);
+        self.kept = Some(KeptRow { read, array, state: Kept::Empty });
+    }
+
+    /// Begins another row.
+    pub(super) fn begin_row(&mut self) {
+        if let Some(kept) = &mut self.kept {
+            kept.state = Kept::Empty;
+        }
+    }
+
+    /// Ends a pass over a row.
+    pub(super) fn end_pass(&mut self) {
+        if let Some(kept) = self.kept.as_mut().filter(|kept| kept.state == Kept::Written) {
+            kept.state = Kept::Complete;
+        }
     }
 
     /// Selects one of the invocation's positions. Values at all positions are kept until [`Nodes::forget`]
@@ -209,7 +254,18 @@ impl<'k, 'b> Nodes<'k, 'b> {
         let first = self.four.expect("positions are in fours");
         let index = self.index(read, false, Level::Element, first) / 4;
         let buffer = self.k.buffer(Role::Operand(read), ValueType::four(self.views().reads[read].dtype));
-        let vector = self.k.load(buffer, index).to_vector();
+        let kept = self.kept.as_mut().filter(|kept| kept.read == read);
+        let vector = match kept {
+            Some(kept) if kept.state == Kept::Complete => self.k.element(kept.array, first.column / 4),
+            Some(kept) => {
+                kept.state = Kept::Written;
+                let four = self.k.load(buffer, index);
+                self.k.set_element(kept.array, first.column / 4, four);
+                four
+            }
+            None => self.k.load(buffer, index),
+        };
+        let vector = vector.to_vector();
         self.fours.push((group, read, vector));
         vector
     }

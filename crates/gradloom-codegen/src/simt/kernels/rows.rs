@@ -26,6 +26,9 @@ pub(super) fn rows(views: &Views<'_>, body: &Body, schedule: &RowSchedule, label
     kernels
 }
 
+/// Minimum number of subgroups of a row whose partial results the lanes of each subgroup combine together.
+const FEW_SUBGROUPS: u32 = 8;
+
 /// Reduction along rows: its node, its op, the operand node, and its dtype.
 type Reduction = (NodeId, ReduceOp, NodeId, DType);
 
@@ -129,7 +132,10 @@ impl<'k, 'b> Rows<'k, 'b> {
                 });
             }
         }
-        let nodes = Nodes::new(k, body, Operands::Views(views));
+        let mut nodes = Nodes::new(k, body, Operands::Views(views));
+        if let Some(read) = schedule.kept {
+            nodes.keep(read);
+        }
         let is_first_block = block.map(|block| block.equals(k.u32(0)));
         let arrays = Vec::new();
         Self {
@@ -202,6 +208,7 @@ impl<'k, 'b> Rows<'k, 'b> {
 
     /// Appends the processing of the rows of one iteration.
     fn turn(&mut self, sums: &ColumnSums<'k>, step: Option<Value<'k>>) {
+        self.nodes.begin_row();
         let RowSchedule { slots, steps, groups, .. } = *self.schedule;
         let turn = match step {
             Some(step) => self.group * narrow(steps) + step,
@@ -301,6 +308,7 @@ impl<'k, 'b> Rows<'k, 'b> {
                 });
                 self.nodes.forget(Level::Element);
             }
+            self.nodes.end_pass();
             return;
         }
         self.k.count(self.lane, self.k.u32(columns), self.k.u32(lanes), |column| {
@@ -384,7 +392,12 @@ impl<'k, 'b> Rows<'k, 'b> {
         });
         k.barrier();
         let results = all.iter().zip(arrays).map(|(&(_, op, ..), &array)| {
-            let share = |i| k.element(array, self.slot * count + i);
+            let first = self.slot * count;
+            if (FEW_SUBGROUPS..=size).contains(&count) {
+                let share = k.element(array, first + self.lane % count);
+                return share.across_subgroup(op, count as usize, size);
+            }
+            let share = |i| k.element(array, first + i);
             (1..count).fold(share(0), |sum, i| sum.combine(op, share(i)))
         });
         let results = results.collect();

@@ -35,6 +35,9 @@ pub struct RowSchedule {
     /// Number of lanes per column and number of columns per workgroup of the second kernel, which combines
     /// the partial results of columns, or `None` without such a kernel.
     pub finishing: Option<[usize; 2]>,
+    /// Operand whose row a workgroup keeps in its memory, because several passes over the row read it; `None`
+    /// if each pass loads all operands.
+    pub kept: Option<usize>,
 }
 
 impl RowSchedule {
