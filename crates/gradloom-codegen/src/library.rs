@@ -54,6 +54,8 @@ pub struct LibraryProduct {
     pub rhs: LibraryMatrix,
     /// The result.
     pub result: LibraryMatrix,
+    /// True if a vector with the type of the result is added to each of its rows.
+    pub has_bias: bool,
     /// True if f32 operands are rounded to TF32.
     pub rounds: bool,
     /// Size of the scratch memory, in bytes.
@@ -133,6 +135,7 @@ impl LibraryProduct {
             lhs: operand(&problem.lhs, m, true, axis.lhs_stride)?,
             rhs: operand(&problem.rhs, n, false, axis.rhs_stride)?,
             result: matrix(result_dtype, true, [result.offset, stride, m * stride])?,
+            has_bias: false,
             rounds: false,
             workspace: 0,
         })
@@ -177,12 +180,13 @@ impl LibraryProduct {
         lhs.elements().saturating_mul(rhs.elements() / shared.max(1))
     }
 
-    /// Returns the library product of a launch, or `None` if the library does not support it.
+    /// Returns the library product of a launch, or `None` if the library does not support it. A third operand
+    /// is a bias.
     pub fn of(axes: &DotAxes, reads: &[Access], write: &Access, schedule: &LibrarySchedule) -> Option<Self> {
         let layouts = [&reads[0].layout, &reads[1].layout];
         let product = Self::new(axes, layouts, reads[0].dtype, (&write.layout, write.dtype))?;
         let LibrarySchedule { extents: [m, n, k], rounds, workspace } = *schedule;
-        Some(Self { m, n, k, rounds, workspace, ..product })
+        Some(Self { m, n, k, rounds, workspace, has_bias: reads.len() > 2, ..product })
     }
 }
 
@@ -217,9 +221,13 @@ pub fn may_use_library(graph: &Graph, precision: Precision, least: usize) -> boo
 
 impl fmt::Display for LibraryProduct {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { batch, m, n, k, lhs, rhs, result, rounds, workspace: _ } = self;
+        let Self { batch, m, n, k, lhs, rhs, result, has_bias, rounds, workspace: _ } = self;
         let rounded = if *rounds { ", in TF32" } else { "" };
-        write!(f, "cuBLASLt: {batch} x {result}[{m} x {n}] = {lhs}[{m} x {k}] {rhs}[{k} x {n}]{rounded}")
+        let bias = if *has_bias { " + bias" } else { "" };
+        write!(
+            f,
+            "cuBLASLt: {batch} x {result}[{m} x {n}] = {lhs}[{m} x {k}] {rhs}[{k} x {n}]{bias}{rounded}"
+        )
     }
 }
 

@@ -45,7 +45,7 @@ impl Algorithms {
         &self,
         gpu: &Arc<Gpu>,
         product: &LibraryProduct,
-        addresses: [Address; 4],
+        addresses: [Address; 5],
     ) -> Result<Algorithm> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(algorithm) = known.get(product) {
@@ -82,7 +82,7 @@ fn fastest(
     gpu: &Arc<Gpu>,
     product: &LibraryProduct,
     all: &[Algorithm],
-    addresses: [Address; 4],
+    addresses: [Address; 5],
 ) -> Result<Algorithm> {
     let Some((&first, others)) = all.split_first() else {
         return Err(Error::new(ErrorKind::Device, format!("the library has no way for {product}")).help(

@@ -113,8 +113,8 @@ impl Cublas {
         ptr::with_exposed_provenance_mut(self.handle)
     }
 
-    /// Creates the library's descriptors of a product.
-    fn described(&self, product: &LibraryProduct) -> Fallible<Described<'_>> {
+    /// Creates the library's descriptors of a product. `bias` is the address of its bias, if it has one.
+    fn described(&self, product: &LibraryProduct, bias: Address) -> Fallible<Described<'_>> {
         let mut described = Described { functions: &self.functions, operation: None, layouts: Vec::new() };
         let functions = &self.functions;
         let compute = if product.rounds { COMPUTE_FAST_TF32 } else { COMPUTE_F32 };
@@ -132,6 +132,18 @@ impl Cublas {
                 // SAFETY: the attribute is a 4-byte integer.
                 (functions.set_operation)(operation, attribute, ptr::from_ref(&transposed).cast(), 4)
             })?;
+        }
+        if product.has_bias {
+            let with_bias = EPILOGUE_BIAS;
+            for (attribute, value, bytes) in [
+                (EPILOGUE, ptr::from_ref(&with_bias).cast(), 4),
+                (BIAS_POINTER, ptr::from_ref(&bias).cast(), 8),
+            ] {
+                checked("cublasLtMatmulDescSetAttribute", unsafe {
+                    // SAFETY: the value has the type and size of the attribute.
+                    (functions.set_operation)(operation, attribute, value, bytes)
+                })?;
+            }
         }
         for (matrix, rows, columns) in [(rhs, k, n), (lhs, m, k), (result, m, n)] {
             let layout = self.layout(&matrix, rows, columns)?;
@@ -172,7 +184,7 @@ impl Products for Cublas {
     }
 
     fn algorithms(&self, product: &LibraryProduct, most: usize) -> Fallible<Vec<Algorithm>> {
-        let described = self.described(product)?;
+        let described = self.described(product, ANY_BIAS)?;
         let functions = &self.functions;
         let preference = made("cublasLtMatmulPreferenceCreate", |to| {
             // SAFETY: the function only writes a pointer.
@@ -226,10 +238,10 @@ impl Products for Cublas {
         &self,
         product: &LibraryProduct,
         algorithm: &Algorithm,
-        [lhs, rhs, result, workspace]: [Address; 4],
+        [lhs, rhs, result, workspace, bias]: [Address; 5],
         stream: Stream,
     ) -> Fallible<()> {
-        let described = self.described(product)?;
+        let described = self.described(product, bias)?;
         let [a, b, d] = described.layouts();
         let (one, zero) = (1.0_f32, 0.0_f32);
         let [lhs, rhs, result, workspace] =
@@ -304,6 +316,12 @@ const COMPUTE_FAST_TF32: c_int = 77;
 // Values of `cublasLtMatmulDescAttributes_t`.
 const TRANSPOSE_A: c_int = 3;
 const TRANSPOSE_B: c_int = 4;
+const EPILOGUE: c_int = 7;
+const BIAS_POINTER: c_int = 8;
+/// Value of `cublasLtEpilogue_t`.
+const EPILOGUE_BIAS: c_int = 4;
+/// Aligned address of a bias, for the choice of an algorithm, which does not read it.
+const ANY_BIAS: Address = 256;
 // Values of `cublasLtMatrixLayoutAttribute_t`.
 const BATCH_COUNT: c_int = 5;
 const BATCH_DISTANCE: c_int = 6;

@@ -97,8 +97,9 @@ pub(super) struct KernelCall {
 pub(super) struct ProductCall {
     pub(super) product: LibraryProduct,
     pub(super) algorithm: Algorithm,
-    /// Addresses of the left operand, the right operand, the result, and the scratch.
-    pub(super) addresses: [Address; 4],
+    /// Addresses of the left operand, the right operand, the result, the scratch, and the bias, which is 0 if
+    /// there is none.
+    pub(super) addresses: [Address; 5],
 }
 
 /// Algorithm of the library for a product, in the library's encoding.
@@ -122,7 +123,7 @@ pub(super) trait Products: fmt::Debug + Send + Sync {
         &self,
         product: &LibraryProduct,
         algorithm: &Algorithm,
-        addresses: [Address; 4],
+        addresses: [Address; 5],
         stream: Stream,
     ) -> Fallible<()>;
 }

@@ -388,7 +388,7 @@ impl Products for FakeProducts {
         &self,
         product: &LibraryProduct,
         algorithm: &Algorithm,
-        addresses: [Address; 4],
+        addresses: [Address; 5],
         _: Stream,
     ) -> Fallible<()> {
         let mut state = self.state.lock().unwrap();

@@ -165,7 +165,9 @@ fn call(
             Some(Call::Kernel(KernelCall { function, blocks, threads, shared, parameters }))
         }
         Work::Product(product) => {
-            let addresses = parameters.try_into().expect("it has four");
+            // A product without a bias has four parameters.
+            parameters.resize(5, 0);
+            let addresses = parameters.try_into().expect("it has five");
             let algorithm = gpu.algorithms.get(gpu, product, addresses)?;
             Some(Call::Product(ProductCall { product: *product, algorithm, addresses }))
         }

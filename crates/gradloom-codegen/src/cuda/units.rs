@@ -112,11 +112,12 @@ fn library(product: &LibraryProduct, operands: &Operands, scratch: Range<u64>, p
     };
     CudaKernel {
         label: "dot".to_string(),
-        parameters: reads
+        parameters: reads[..2]
             .iter()
             .chain(writes)
             .map(first)
             .chain([Parameter::Workspace(scratch.start)])
+            .chain(reads[2..].iter().map(first))
             .collect(),
         work: Work::Product(*product),
         spans,

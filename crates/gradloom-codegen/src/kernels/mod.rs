@@ -171,8 +171,10 @@ fn alone<P: Placement>(
     placement: &P,
 ) -> Result<Unit<P::Operands>> {
     let scratch = scratch..scratch + launch.workspace;
-    if let (LaunchKernel::Op(OpKind::Dot(axes)), Schedule::Library(library)) =
-        (&launch.kernel, &launch.schedule)
+    if let (
+        LaunchKernel::Op(OpKind::Dot(axes)) | LaunchKernel::Dot { axes, .. },
+        Schedule::Library(library),
+    ) = (&launch.kernel, &launch.schedule)
     {
         let product = LibraryProduct::of(axes, &launch.reads, &launch.writes[0], library);
         let work = Work::Library(product.expect("it was made to fit"));

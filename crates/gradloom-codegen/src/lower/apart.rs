@@ -39,7 +39,7 @@ pub(super) fn split(lowering: &mut Lowering<'_>) {
     lowering.replace(|lowering, draft, split| match &draft.kernel {
         Kernel::Dot { axes, epilogue } if is_split(&draft.kernel) => {
             let dtype = product_dtype(epilogue, &draft.writes);
-            split.extend(lowering.product_and_loop(&draft, axes, epilogue, dtype));
+            split.extend(lowering.product_and_loop(&draft, axes, epilogue, dtype).into_kernels());
         }
         _ => split.push(draft),
     });
@@ -52,17 +52,32 @@ fn is_split(kernel: &Kernel) -> bool {
     !epilogue.stores.iter().all(|store| matches!(store, Store::Value { level: Level::Element, .. }))
 }
 
+/// Product and the loop that was its epilogue.
+pub(super) struct Split {
+    pub(super) product: Draft,
+    /// Loop over the product; `None` if the product stores all results.
+    pub(super) map: Option<Draft>,
+}
+
+impl Split {
+    /// Returns the kernels in order.
+    fn into_kernels(self) -> impl Iterator<Item = Draft> {
+        [self.product].into_iter().chain(self.map)
+    }
+}
+
 impl Lowering<'_> {
     /// Replaces each kernel that `f` splits into a product and a loop by these two. The loop is merged with
     /// the next kernel if [`joined`] allows it.
-    pub(super) fn take_apart(&mut self, f: impl Fn(&mut Self, &Draft) -> Option<[Draft; 2]>) {
+    pub(super) fn take_apart(&mut self, f: impl Fn(&mut Self, &Draft) -> Option<Split>) {
         let mut kernels = VecDeque::from(std::mem::take(&mut self.kernels));
         while let Some(draft) = kernels.pop_front() {
-            let Some([product, map]) = f(self, &draft) else {
+            let Some(Split { product, map }) = f(self, &draft) else {
                 self.kernels.push(draft);
                 continue;
             };
             self.kernels.push(product);
+            let Some(map) = map else { continue };
             match kernels.front_mut().and_then(|rows| Some((joined(&map, rows)?, rows))) {
                 Some((both, rows)) => *rows = both.into(),
                 None => self.kernels.push(map),
@@ -78,7 +93,7 @@ impl Lowering<'_> {
         axes: &DotAxes,
         epilogue: &Body,
         dtype: DType,
-    ) -> [Draft; 2] {
+    ) -> Split {
         let mut body = epilogue.clone();
         let mut writes = draft.writes.clone();
         let positions = [epilogue.rows, epilogue.columns].into();
@@ -111,7 +126,8 @@ impl Lowering<'_> {
         }
         operands.push(shaped(&positions));
         let product = draft.beside(Kernel::Op(OpKind::Dot(axes.clone())), reads[..2].to_vec(), vec![result]);
-        [Draft { is_read_next: true, ..product }, draft.beside(Kernel::Loop(body), operands, writes)]
+        let map = draft.beside(Kernel::Loop(body), operands, writes);
+        Split { product: Draft { is_read_next: true, ..product }, map: Some(map) }
     }
 }
 

@@ -4,7 +4,7 @@
 //! than the one that the library computes in are first copied to that type. Products share the copies of
 //! common operands.
 
-use super::{Draft, Lowering};
+use super::{Draft, Lowering, bias};
 use crate::cuda::{EXTENT_ALIGNMENT, LibraryProduct, Room, least_product, takes_lines_behind};
 use crate::limits::Limits;
 use crate::product::{DotProblem, copied_layout, fold_batch};
@@ -24,8 +24,12 @@ const ROWS_OF_A_TILE: usize = 64;
 pub(super) fn apart(lowering: &mut Lowering<'_>) {
     lowering.take_apart(|lowering, draft| {
         let Kernel::Dot { axes, epilogue } = &draft.kernel else { return None };
+        if !lowering.is_for_library(draft) {
+            return None;
+        }
         let dtype = product_dtype(epilogue, &draft.writes);
-        lowering.is_for_library(draft).then(|| lowering.product_and_loop(draft, axes, epilogue, dtype))
+        bias::split(draft, axes, epilogue)
+            .or_else(|| Some(lowering.product_and_loop(draft, axes, epilogue, dtype)))
     });
 }
 
@@ -33,8 +37,12 @@ pub(super) fn apart(lowering: &mut Lowering<'_>) {
 pub(super) fn take(lowering: &mut Lowering<'_>) {
     let mut rounded = Vec::new();
     lowering.replace(|lowering, mut draft, kernels| {
-        if let Kernel::Op(OpKind::Dot(axes)) = &draft.kernel {
-            let axes = axes.clone();
+        let axes = match &draft.kernel {
+            Kernel::Op(OpKind::Dot(axes)) => Some(axes.clone()),
+            Kernel::Dot { axes, epilogue } if bias::is_added(epilogue) => Some(axes.clone()),
+            _ => None,
+        };
+        if let Some(axes) = axes {
             draft.library = lowering.library(&axes, &mut draft, &mut rounded, kernels);
         }
         kernels.push(draft);
@@ -87,7 +95,12 @@ impl Lowering<'_> {
         let write = draft.writes[0].clone();
         let result = (&write.layout, write.dtype);
         let dtype = self.library_dtype(axes, &draft.reads, result).filter(|_| !draft.commit)?;
-        for read in 0..draft.reads.len() {
+        if let Some(bias) = draft.reads.get(2).filter(|bias| bias.dtype != write.dtype) {
+            let (vector, rows) = (bias::vector(bias), bias.layout.shape[0]);
+            let copy = self.copied_to(draft, &vector, write.dtype, before);
+            draft.reads[2] = bias::for_rows(&copy, rows);
+        }
+        for read in 0..2 {
             if draft.reads[read].dtype != dtype {
                 draft.reads[read] = self.rounded(draft, read, dtype, rounded, before);
             }

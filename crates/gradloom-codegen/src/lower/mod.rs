@@ -7,6 +7,7 @@
 //! runs on the host), or if products share a copy that is faster to read.
 
 mod apart;
+mod bias;
 mod followed;
 mod joined;
 mod launches;

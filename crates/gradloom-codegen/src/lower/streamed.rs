@@ -3,6 +3,7 @@
 //! In: kernels. Out: such a product as a batch of products that compute parts of its sums, and a loop that
 //! adds the parts and computes the epilogue. Invariant: parts are added in order.
 
+use super::apart::Split;
 use super::parts::cut_terms;
 use super::{Draft, Lowering};
 use crate::product::{DotProblem, fold_batch};
@@ -19,7 +20,7 @@ pub(super) fn in_parts(lowering: &mut Lowering<'_>) {
 }
 
 impl Lowering<'_> {
-    fn dot_in_parts(&mut self, draft: &Draft, axes: &DotAxes, epilogue: &Body) -> Option<[Draft; 2]> {
+    fn dot_in_parts(&mut self, draft: &Draft, axes: &DotAxes, epilogue: &Body) -> Option<Split> {
         let (reads, limits) = (&draft.reads, &self.target.limits);
         let problem = fold_batch(DotProblem::new(axes, &reads[0].layout, &reads[1].layout)?);
         let parts = streamed_parts(&problem, limits.operands(self.target.precision())?, limits);
@@ -39,10 +40,8 @@ impl Lowering<'_> {
         loads.extend((0..parts).map(part));
         let body = with_sums(epilogue, parts, reads.len() - 2);
         let product = draft.beside(Kernel::Op(OpKind::Dot(cut)), operands.collect(), vec![sums]);
-        Some([
-            Draft { is_read_next: true, ..product },
-            draft.beside(Kernel::Loop(body), loads, draft.writes.clone()),
-        ])
+        let map = draft.beside(Kernel::Loop(body), loads, draft.writes.clone());
+        Some(Split { product: Draft { is_read_next: true, ..product }, map: Some(map) })
     }
 }
 

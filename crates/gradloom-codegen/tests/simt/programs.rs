@@ -122,8 +122,13 @@ impl Memory<'_> {
             Schedule::Attention(_) => "attention",
             Schedule::Custom(_) => "custom",
             Schedule::Library(library) => {
-                *self.kinds.entry("library").or_default() += 1;
-                let kernel::Kernel::Op(OpKind::Dot(axes)) = &launch.kernel else { panic!("{launch:?}") };
+                let has_bias = launch.reads.len() > 2;
+                *self.kinds.entry(if has_bias { "library with bias" } else { "library" }).or_default() += 1;
+                let (kernel::Kernel::Op(OpKind::Dot(axes)) | kernel::Kernel::Dot { axes, .. }) =
+                    &launch.kernel
+                else {
+                    panic!("{launch:?}")
+                };
                 let product = LibraryProduct::of(axes, &launch.reads, &launch.writes[0], library).unwrap();
                 return self.multiply(&product, launch);
             }
@@ -167,13 +172,23 @@ impl Memory<'_> {
                         let a = number(&left, first(&launch.reads[0]) + at(&lhs, [i, row, p]));
                         a * number(&right, first(&launch.reads[1]) + at(&rhs, [i, p, column]))
                     };
-                    let sum: f64 = (0..k).map(term).sum();
+                    let sum: f64 = (0..k).map(term).sum::<f64>() + self.bias(product, launch, column);
                     let rounded = tensor(write.dtype, &[1], &[(sum as f32).to_bits()]);
                     let place = first(write) + at(&result, [i, row, column]);
                     self.buffers.get_mut(&write.buffer).unwrap()[place] = Some(bits(&rounded)[0]);
                 }
             }
         }
+    }
+
+    /// Returns the number that a product adds to a column.
+    fn bias(&self, product: &LibraryProduct, launch: &Launch, column: usize) -> f64 {
+        if !product.has_bias {
+            return 0.0;
+        }
+        let bias = &launch.reads[2];
+        assert_eq!((bias.dtype, bias.layout.strides[..].to_vec()), (product.result.dtype, vec![0, 1]));
+        f64::from(f32::from_bits(self.words(bias)[bias.layout.offset + column]))
     }
 
     fn together(&mut self, launch: &Launch, parts: &[&Part]) {
@@ -760,12 +775,14 @@ fn values_between_kernels_are_rounded_in_each_precision() {
     }
 }
 
-/// Returns a classifier of 13 classes, whose rows of logits are not whole vectors, with its gradients.
-fn classifier() -> Graph {
+/// Returns a classifier of 13 classes, whose rows of logits are not whole vectors, with its gradients. A
+/// product is scaled before its bias is added, or its operand is if `has_bias`.
+fn classifier(has_bias: bool) -> Graph {
     let shapes: [&[usize]; 4] = [&[32, 16], &[16, 24], &[24], &[13, 24]];
     let results = |all: &[Tensor]| {
         let [x, up, bias, classes] = all.try_into().expect("four tensors");
-        let hidden = (x.matmul(up) * 0.3 + bias).gelu();
+        let sums = if has_bias { (x * 0.3).matmul(up) } else { x.matmul(up) * 0.3 };
+        let hidden = (sums + bias).gelu();
         let logits = hidden.matmul(classes.transpose(0, 1));
         let loss = (logits.softmax(1) * logits).square().sum();
         // Scale the gradients, so that no output is the result of a product: outputs have no padding after
@@ -780,7 +797,7 @@ fn classifier() -> Graph {
 #[test]
 fn a_library_multiplies_whole_vectors() {
     let limits = Limits { library: Some(1), ..Limits::cuda() };
-    for graph in [classifier(), block()] {
+    for (graph, has_bias) in [(classifier(false), false), (classifier(true), true), (block(), false)] {
         let leaves = Leaves::random(5);
         let want = evaluate(&graph, &|kind| leaves.value(kind)).unwrap();
         let choices = Choices::by_rule(Precision::Bf16);
@@ -795,7 +812,9 @@ fn a_library_multiplies_whole_vectors() {
         }
         assert!(extents.len() >= 5 && extents.iter().flatten().all(|extent| extent % 8 == 0), "{extents:?}");
         let (got, kinds) = evaluation(&graph, &leaves, (&limits, &choices), &want);
-        assert_eq!(kinds["library"], extents.len());
+        let biases = kinds.get("library with bias").copied().unwrap_or(0);
+        assert_eq!(kinds["library"] + biases, extents.len());
+        assert_eq!(biases > 0, has_bias);
         for ((name, got), (_, want)) in got.outputs.iter().zip(&want.outputs) {
             let (got, want) = (got.to_f64(), want.to_f64());
             let norm = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x * x).sum::<f64>().sqrt();
