@@ -7,6 +7,7 @@
 use super::{Draft, Lowering, bias};
 use crate::cuda::{EXTENT_ALIGNMENT, LibraryProduct, Room, least_product, takes_lines_behind};
 use crate::limits::Limits;
+use crate::pipeline::Target;
 use crate::product::{DotProblem, copied_layout, fold_batch};
 use crate::schedule::precision::Precision;
 use crate::schedule::product::reads_once;
@@ -53,12 +54,8 @@ impl Lowering<'_> {
     /// Returns the operand type with which the library computes a product, or `None` if another kernel should
     /// compute it. `result` contains the layout and the type of the result.
     fn library_dtype(&self, axes: &DotAxes, reads: &[Access], result: (&Layout, DType)) -> Option<DType> {
-        let (limits, precision) = (&self.target.limits, self.target.precision());
-        let least = least_product(precision, limits.library?)?;
-        let dtype = match precision {
-            Precision::F16 | Precision::Bf16 => limits.half(precision)?,
-            Precision::F32 | Precision::Tf32 | Precision::Tf32x3 => DType::F32,
-        };
+        let limits = &self.target.limits;
+        let (dtype, least) = of_library(self.target)?;
         let layout = |read: &Access| match read.dtype == dtype {
             true => read.layout.clone(),
             false => rounded_layout(&read.layout),
@@ -101,7 +98,9 @@ impl Lowering<'_> {
             draft.reads[2] = bias::for_rows(&copy, rows);
         }
         for read in 0..2 {
-            if draft.reads[read].dtype != dtype {
+            if draft.reads[read].dtype != dtype
+                || read == 1 && self.needs_zeros(&axes.rhs_contract, &draft.reads[1])
+            {
                 draft.reads[read] = self.rounded(draft, read, dtype, rounded, before);
             }
         }
@@ -118,6 +117,16 @@ impl Lowering<'_> {
         let extents = [product.m, product.n, product.k];
         let rounds = self.target.precision() == Precision::Tf32;
         Some(LibrarySchedule { workspace: product.scratch(), extents, rounds })
+    }
+
+    /// Returns `true` if the rows of a right operand are terms, and their number is not aligned, so that rows of
+    /// zeros must follow them.
+    fn needs_zeros(&self, contracted: &[usize], right: &Access) -> bool {
+        let (&[axis], shape) = (contracted, &right.layout.shape) else { return false };
+        shape.rank() == 2
+            && !shape[axis].is_multiple_of(EXTENT_ALIGNMENT)
+            && right.layout.strides[1 - axis] == 1
+            && self.room(right, true).lines == 0
     }
 
     /// Returns the padding of a buffer, if the matrix fills the buffer. If `zeros` is true, padding that is
@@ -194,6 +203,18 @@ impl Lowering<'_> {
         self.padded.push(Padded { buffer: to.buffer, elements: rows * columns, room, is_zero: true });
         to
     }
+}
+
+/// Returns the operand type with which the library computes products for a target, and the minimum number of
+/// their multiplications; `None` if it computes none.
+pub(super) fn of_library(target: &Target) -> Option<(DType, usize)> {
+    let (limits, precision) = (&target.limits, target.precision());
+    let least = least_product(precision, limits.library?)?;
+    let dtype = match precision {
+        Precision::F16 | Precision::Bf16 => limits.half(precision)?,
+        Precision::F32 | Precision::Tf32 | Precision::Tf32x3 => DType::F32,
+    };
+    Some((dtype, least))
 }
 
 /// Returns `true` if the library computes a product faster than our kernels. `least` is the minimum number of

@@ -4,9 +4,9 @@
 //! temporaries: rows of 50,257 logits, one per token of a vocabulary, are padded to 50,264. Invariant: the
 //! padding is zero if a loop writes the rows; otherwise nothing reads it.
 
-use super::library::{Padded, is_large, part, rounded_layout, zeros};
+use super::library::{Padded, is_large, of_library, part, rounded_layout, zeros};
 use super::{Draft, Lowering};
-use crate::cuda::{LibraryProduct, ROW_ALIGNMENT, Room};
+use crate::cuda::{EXTENT_ALIGNMENT, LibraryProduct, Room};
 use gradloom_core::ir::{DType, DotAxes, OpKind, ValueId};
 use gradloom_core::kernel::{Access, Kernel, Layout, Part};
 
@@ -14,10 +14,10 @@ use gradloom_core::kernel::{Access, Kernel, Layout, Part};
 /// type of the right one.
 type IsLarge<'l> = dyn Fn(&DotAxes, [&Layout; 2], DType) -> bool + 'l;
 
-/// Aligns the rows of 16-bit temporaries that large products read or write.
+/// Aligns the rows of temporaries that large products read or write.
 pub(super) fn rows(lowering: &mut Lowering<'_>) {
     let target = lowering.target;
-    let Some((dtype, least)) = target.half().zip(target.limits.library) else { return };
+    let Some((dtype, least)) = of_library(target) else { return };
     let is_large: &IsLarge<'_> = &|axes, operands, right| {
         is_large(&target.limits, axes, operands, (right, dtype), (least, usize::MAX))
     };
@@ -78,8 +78,7 @@ impl Rows {
     fn of(lowering: &Lowering<'_>, buffer: ValueId) -> Option<Self> {
         let ty = lowering.memory.buffers.get(&buffer)?;
         let (&length, others) = ty.shape.split_last()?;
-        let (count, stride) =
-            (others.iter().product(), length.next_multiple_of(ROW_ALIGNMENT / ty.dtype.bytes()));
+        let (count, stride) = (others.iter().product(), length.next_multiple_of(EXTENT_ALIGNMENT));
         (count > 1 && stride != length).then_some(Self { buffer, count, length, stride })
     }
 

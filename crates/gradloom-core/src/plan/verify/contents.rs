@@ -190,7 +190,7 @@ fn covered(layout: &Layout, ty: &Type) -> usize {
     if columns == row && few_rows && layout.offset == 0 && layout.is_contiguous() {
         return ty.elements();
     }
-    let is_padded = columns < row && (row - columns) * ty.dtype.bytes() < ROW_ALIGNMENT;
+    let is_padded = columns < row && row - columns < FEW_COLUMNS;
     match layout.strides.split_last() {
         Some((1, others)) if is_padded && others.iter().all(|stride| stride.is_multiple_of(row)) => {
             elements / columns.max(1) * row
@@ -201,8 +201,8 @@ fn covered(layout: &Layout, ty: &Type) -> usize {
 
 /// Multiple to which the number of rows is padded.
 const FEW_ROWS: usize = 8;
-/// Maximum alignment of padded rows in bytes.
-const ROW_ALIGNMENT: usize = 16;
+/// Multiple to which the number of columns is padded.
+const FEW_COLUMNS: usize = 8;
 
 fn overlap(a: &Buffer, b: &Buffer) -> bool {
     a.region == b.region
