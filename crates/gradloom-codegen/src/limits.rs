@@ -159,6 +159,13 @@ impl Limits {
         if self.tf32 && is_tf32 { Some(DType::F32) } else { self.half(precision) }
     }
 
+    /// Returns the type to which attention may round the operands of matrix instructions in a precision:
+    /// 16-bit floats, or f32 for TF32; `None` if attention computes in f32.
+    pub fn attention_operands(&self, precision: Precision) -> Option<DType> {
+        let by_tf32 = precision == Precision::Tf32 && self.tf32 && self.fragments;
+        self.half(precision).or(by_tf32.then_some(DType::F32))
+    }
+
     /// Returns the number of invocations of a workgroup that combine their results in workgroup memory, a
     /// power of two.
     ///

@@ -259,7 +259,8 @@ __device__ float4 to_vector(Bfloat4 a) {
 
 /// Matrix operands in TF32 (PTX ISA, section "Matrix fragments for mma.m16n8k8"). An operand consists of two
 /// steps of eight terms; the right operand also consists of two halves of eight columns. Sums have the same
-/// layout as with 16-bit operands.
+/// layout as with 16-bit operands. A thread's two terms of a step are adjacent ones, in both operands, so
+/// that a sum becomes a left operand without an exchange.
 const TF32: &str = "struct WideLeft {
     float r[8];
 };
@@ -276,7 +277,7 @@ template <bool BY_ROWS> struct Load<WideLeft, BY_ROWS> {
         unsigned row = threadIdx.x % 32u / 4u, term = threadIdx.x % 4u;
         WideLeft m;
         for (int i = 0; i < 8; i++) {
-            m.r[i] = wide_element<BY_ROWS>(items, pitch, row + (i & 1) * 8, term + (i & 2) * 2 + (i & 4) * 2);
+            m.r[i] = wide_element<BY_ROWS>(items, pitch, row + (i & 1) * 8, 2u * term + (i & 2) / 2 + (i & 4) * 2);
         }
         return m;
     }
@@ -286,7 +287,7 @@ template <bool BY_ROWS> struct Load<WideRight, BY_ROWS> {
         unsigned column = threadIdx.x % 32u / 4u, term = threadIdx.x % 4u;
         WideRight m;
         for (int i = 0; i < 8; i++) {
-            unsigned from = term + (i & 1) * 4 + (i & 2) * 4;
+            unsigned from = 2u * term + (i & 1) + (i & 2) * 4;
             m.r[i] = wide_element<BY_ROWS>(items, pitch, from, column + (i & 4) * 2);
         }
         return m;
@@ -304,6 +305,14 @@ template <class M> __device__ M residual(M m) {
         m.r[i] = left - left == 0.0f ? left : 0.0f;
     }
     return m;
+}
+// Of a sum, a thread holds the terms of each step that a left operand of the thread holds.
+__device__ WideLeft left_tf32(Sum c) {
+    WideLeft a;
+    for (int i = 0; i < 8; i++) {
+        a.r[i] = c.r[(i & 4) + (i & 1) * 2 + (i & 2) / 2];
+    }
+    return a;
 }
 __device__ Sum multiply_tf32(WideLeft a, WideRight b, Sum c) {
     for (int half = 0; half < 2; half++) {

@@ -366,6 +366,7 @@ impl Printer<'_> {
             }
             Expr::Cast(_) if matches!(self.kernel.ty(id), ValueType::Matrix(..)) => {
                 let round = match self.kernel.ty(id) {
+                    ValueType::Matrix(_, DType::F32) => return format!("left_tf32({})", x[0]),
                     ValueType::Matrix(_, DType::BF16) => Function::LeftBf16,
                     _ => Function::Left,
                 };

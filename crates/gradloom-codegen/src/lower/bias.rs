@@ -1,8 +1,8 @@
 //! Products to which the vendor library adds a bias.
 //!
-//! In: a product whose epilogue stores the sum of the product and a row of numbers, the bias, in 16 bits. Out:
-//! a product that stores this sum, and a loop that reads it, if the epilogue stores more. The loop then reads
-//! a result that is stored anyway, and the product itself needs no memory.
+//! In: a product whose epilogue stores the sum of the product and a row of numbers, the bias, in 16 bits.
+//! Out: a product that stores this sum, and a loop that reads it, if the epilogue stores more. The loop then
+//! reads a result that is stored anyway, and the product itself needs no memory.
 
 use super::Draft;
 use super::apart::Split;

@@ -119,8 +119,8 @@ impl Lowering<'_> {
         Some(LibrarySchedule { workspace: product.scratch(), extents, rounds })
     }
 
-    /// Returns `true` if the rows of a right operand are terms, and their number is not aligned, so that rows of
-    /// zeros must follow them.
+    /// Returns `true` if the rows of a right operand are terms, and their number is not aligned, so that rows
+    /// of zeros must follow them.
     fn needs_zeros(&self, contracted: &[usize], right: &Access) -> bool {
         let (&[axis], shape) = (contracted, &right.layout.shape) else { return false };
         shape.rank() == 2

@@ -75,7 +75,7 @@ pub fn schedule(
 ) -> Schedule {
     let choose = |kernel, problem: &_| choices.attention(kernel, problem, limits);
     // The defaults have no effect, as nothing is rounded without matrix instructions.
-    let half = limits.half(choices.precision()).unwrap_or(DType::F16);
+    let half = limits.attention_operands(choices.precision()).unwrap_or(DType::F16);
     let operands = limits.operands(choices.precision()).unwrap_or(DType::F16);
     if let Kernel::Attention { spec, .. } = kernel {
         let schedule = attention::schedule(&OpKind::Attention(*spec), reads, half, limits, choose);

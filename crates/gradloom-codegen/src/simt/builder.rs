@@ -617,7 +617,7 @@ impl<'k> Value<'k> {
         self.k.expr(Expr::MatrixFrom([self.id, right.id]), ValueType::Matrix(MatrixUse::Sum, DType::F32))
     }
 
-    /// Converts this matrix sum to a left operand, rounded to a 16-bit dtype.
+    /// Converts this matrix sum to a left operand of a float dtype.
     pub fn to_left(self, half: DType) -> Self {
         self.k.expr(Expr::Cast(self.id), ValueType::Matrix(MatrixUse::Left, half))
     }
@@ -680,8 +680,11 @@ impl<'k> Value<'k> {
         self.k.expr(Expr::MatrixOf([self.id, other.id]), ValueType::Matrix(which, half))
     }
 
-    /// Rounds a vector of four elements to a 16-bit dtype.
+    /// Converts a vector of four elements to a float dtype, rounding it if the dtype has 16 bits.
     pub fn to_half(self, dtype: DType) -> Self {
+        if dtype == DType::F32 {
+            return self.to_vector();
+        }
         let ty = ValueType::Half4(dtype);
         if self.ty() == ty {
             return self;

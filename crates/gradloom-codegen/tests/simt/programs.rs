@@ -390,7 +390,7 @@ fn products_in_tf32_are_off_by_what_it_rounds() {
             assert!(range.contains(&off), "{precision:?}: output {name} is off by {off:.1e}");
         }
     }
-    // A library rounds to TF32 internally, which the simulation omits, so the error is small.
+    // A library rounds to TF32 internally, which the simulation omits, so the error is that of attention.
     let choices = Choices::by_rule(Precision::Tf32);
     let limits = Limits { library: Some(1), ..limits };
     let lowered = wgsl::lower(&graph, &limits, &choices).unwrap();
@@ -399,7 +399,7 @@ fn products_in_tf32_are_off_by_what_it_rounds() {
     let (got, _) = evaluation(&graph, &leaves, (&limits, &choices), &want);
     for ((name, got), (_, want)) in got.outputs.iter().zip(&want.outputs) {
         let off = distance(&got.to_f64(), &want.to_f64());
-        assert!(off < 1e-5, "output {name} is off by {off:.1e}");
+        assert!(off < 1e-3, "output {name} is off by {off:.1e}");
     }
     let choices = Choices::by_rule(Precision::Tf32x3);
     assert_eq!(wgsl::lower(&graph, &limits, &choices).unwrap().launches.iter().filter(by_library).count(), 0);

@@ -8,7 +8,7 @@ use gradloom_codegen::wgsl::attention::{self, Kernel, Tile, suits};
 use gradloom_codegen::wgsl::tuning::{Choice, Problem, alone, candidates, from_line, to_line};
 use gradloom_codegen::wgsl::{Bound, Choices, Dispatch, Limits, Precision};
 use gradloom_core::fuse::{Fusion, fuse};
-use gradloom_core::ir::{AttentionSpec, Graph};
+use gradloom_core::ir::{AttentionSpec, DType, Graph};
 
 /// Returns the limits that WebGPU guarantees, and those of a CPU's driver, of the same driver as if it were a
 /// GPU, of a large GPU, and of a scalar device.
@@ -68,22 +68,18 @@ fn the_rules_choice_is_the_first_candidate() {
     for limits in limits() {
         for extents in EXTENTS {
             for kernel in Kernel::ALL {
-                let all = attention::candidates(kernel, &problem(extents), false, &limits);
+                let all = attention::candidates(kernel, &problem(extents), None, &limits);
                 let rule = Choices::default().attention(kernel, &problem(extents), &limits);
                 assert_eq!(all[0], rule);
             }
         }
     }
     // The candidates are blocks of all sizes that fit, and one row per invocation.
-    let large = attention::candidates(
-        Kernel::Forward,
-        &problem([8, 12, 12, 1024, 1024, 64, 64]),
-        false,
-        &limits()[3],
-    );
+    let large =
+        attention::candidates(Kernel::Forward, &problem([8, 12, 12, 1024, 1024, 64, 64]), None, &limits()[3]);
     assert!(large.len() >= 9 && large.contains(&attention::Choice::Own { rows: 1 }), "{large:?}");
     // For drivers that run on a CPU, candidates have several rows per invocation.
-    let own = attention::candidates(Kernel::Keys, &problem([1, 2, 2, 64, 64, 32, 32]), false, &limits()[1]);
+    let own = attention::candidates(Kernel::Keys, &problem([1, 2, 2, 64, 64, 32, 32]), None, &limits()[1]);
     assert_eq!(own, [4, 1, 2].map(|rows| attention::Choice::Own { rows }));
 }
 
@@ -138,7 +134,7 @@ fn lines_of_choices_read_back() {
                 let mut problem = problem(extents);
                 problem.spec.query_offset = kernel == Kernel::Forward;
                 problem.spec.scale = 1.0 / 3.0;
-                for choice in attention::candidates(kernel, &problem, true, &limits) {
+                for choice in attention::candidates(kernel, &problem, Some(DType::F16), &limits) {
                     let (problem, choice) = (Problem::Attention(kernel, problem), Choice::Attention(choice));
                     let line = to_line(&problem, &choice);
                     assert_eq!(from_line(&line), Some((problem, choice)), "{line}");
@@ -184,12 +180,11 @@ fn a_choice_that_has_no_valid_shader_does_not_suit() {
     let empty = problem([2, 4, 2, 33, 0, 24, 40]);
     let huge = problem([u32::MAX as usize; 7]);
     for kernel in Kernel::ALL {
-        assert!(suits(&block([2, 4, 8, 4]), kernel, &some, false, &portable));
+        assert!(suits(&block([2, 4, 8, 4]), kernel, &some, None, &portable));
         assert!(
-            suits(&own(1), kernel, &some, false, &portable)
-                && suits(&own(1), kernel, &empty, false, &portable)
+            suits(&own(1), kernel, &some, None, &portable) && suits(&own(1), kernel, &empty, None, &portable)
         );
-        assert!(suits(&own(4), kernel, &some, false, &software));
+        assert!(suits(&own(4), kernel, &some, None, &software));
         for wrong in [
             block([0, 4, 8, 4]),
             block([17, 4, 8, 1]),
@@ -201,11 +196,11 @@ fn a_choice_that_has_no_valid_shader_does_not_suit() {
             own(0),
             own(4),
         ] {
-            assert!(!suits(&wrong, kernel, &some, false, &portable), "{wrong:?}");
+            assert!(!suits(&wrong, kernel, &some, None, &portable), "{wrong:?}");
         }
-        assert!(!suits(&own(9), kernel, &some, false, &software));
+        assert!(!suits(&own(9), kernel, &some, None, &software));
         for problem in [empty, huge] {
-            assert!(!suits(&block([2, 4, 8, 4]), kernel, &problem, false, &portable));
+            assert!(!suits(&block([2, 4, 8, 4]), kernel, &problem, None, &portable));
         }
         // A choice for a product does not suit attention.
         let product = from_line("product 8 4 16 0 16 1 0 1 4 : portable 32 32 16 4 4 2 3").unwrap();

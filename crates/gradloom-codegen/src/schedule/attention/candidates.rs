@@ -6,6 +6,7 @@
 use super::choose::{FEW_ROWS, TILES, choose, own};
 use super::{Choice, Kernel, Matrices, Problem, suits};
 use crate::limits::Limits;
+use gradloom_core::ir::DType;
 
 /// Maximum number of elements of all rows that an invocation of a software device keeps. A larger number
 /// takes long to compile.
@@ -14,11 +15,16 @@ const OWN: usize = 128;
 /// Returns the choices for a kernel on a device with these limits, starting with that of the rule. A device
 /// that computes on a CPU gets no blocks, because barriers cost more there than sharing saves, and its
 /// compiler takes minutes for some blocks.
-pub fn candidates(kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) -> Vec<Choice> {
-    let mut all = vec![choose(kernel, problem, half, limits)];
+pub fn candidates(
+    kernel: Kernel,
+    problem: &Problem,
+    operands: Option<DType>,
+    limits: &Limits,
+) -> Vec<Choice> {
+    let mut all = vec![choose(kernel, problem, operands, limits)];
     let others = if limits.software { several(problem) } else { blocks(kernel, problem, limits) };
     for choice in others {
-        if suits(&choice, kernel, problem, half, limits) && !all.contains(&choice) {
+        if suits(&choice, kernel, problem, operands, limits) && !all.contains(&choice) {
             all.push(choice);
         }
     }

@@ -2,6 +2,7 @@
 
 use super::{Choice, Kernel, Lanes, Matrices, Problem, Tile, fits, suits};
 use crate::limits::Limits;
+use gradloom_core::ir::DType;
 
 /// Tiles, best first. The first two need many workgroups.
 pub(super) const TILES: [Tile; 8] = [
@@ -28,21 +29,21 @@ const FEW: usize = 16;
 /// Maximum number of queries per text for lanes of subgroups, which process one query at a time.
 const FEW_QUERIES: usize = 4;
 
-/// Returns the choice for a kernel on a device with these limits. `half` is true if operands may be rounded
-/// to 16 bits.
-pub fn choose(kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) -> Choice {
+/// Returns the choice for a kernel on a device with these limits. `operands` is the type to which operands
+/// of matrix instructions may be rounded.
+pub fn choose(kernel: Kernel, problem: &Problem, operands: Option<DType>, limits: &Limits) -> Choice {
     let by_matrices = [32, 16].map(|columns| Choice::Matrices(Matrices { subgroup: 32, columns }));
-    if half
+    if operands.is_some()
         && problem.queries.min(problem.keys) >= Matrices::ROWS / 2
         && let Some(choice) =
-            by_matrices.into_iter().find(|choice| suits(choice, kernel, problem, half, limits))
+            by_matrices.into_iter().find(|choice| suits(choice, kernel, problem, operands, limits))
     {
         return choice;
     }
     if limits.branches
         && problem.queries <= FEW_QUERIES
         && problem.keys >= 4 * FEW
-        && let Some(choice) = lanes(kernel, problem, half, limits)
+        && let Some(choice) = lanes(kernel, problem, operands, limits)
     {
         return choice;
     }
@@ -52,7 +53,7 @@ pub fn choose(kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) ->
 /// Returns the choice of lanes of subgroups, with as many invocations per query as keep a large GPU busy. On
 /// an H200, the next token of GPT-2 124M for 32 texts, which need 384 workgroups, takes 0.508 ms with 256
 /// invocations and 0.535 ms with 128.
-fn lanes(kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) -> Option<Choice> {
+fn lanes(kernel: Kernel, problem: &Problem, operands: Option<DType>, limits: &Limits) -> Option<Choice> {
     let groups = problem.batch * problem.key_heads * problem.queries;
     let most = match groups {
         _ if groups <= MANY / 2 => 512,
@@ -61,7 +62,7 @@ fn lanes(kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) -> Opti
     };
     let choices = [512, 256, 128, 64, 32].into_iter().filter(|threads| *threads <= most);
     let mut choices = choices.map(|threads| Choice::Lanes(Lanes { threads, each: Lanes::FOUR }));
-    choices.find(|choice| suits(choice, kernel, problem, half, limits))
+    choices.find(|choice| suits(choice, kernel, problem, operands, limits))
 }
 
 /// Returns the tile of blocks, or `None` if each invocation should compute whole rows.

@@ -95,7 +95,8 @@ fn by_warpgroups(
     let Choice::Matrices(_) = choice else { return choice };
     let cotangent = 3 + problem.spec.extra_operands() + 2;
     let copied = reads[..3].iter().chain(reads.get(cotangent));
-    let are_eights = |read: &Access| read.dtype == half && rows_are_groups(&read.layout, 8);
+    let are_eights =
+        |read: &Access| half.bytes() == 2 && read.dtype == half && rows_are_groups(&read.layout, 8);
     if !copied.into_iter().all(are_eights) {
         return choice;
     }
@@ -104,8 +105,9 @@ fn by_warpgroups(
     let pairs_of_blocks = kernel.pairs(problem) * kernel.rows(problem).div_ceil(2 * Warpgroups::ROWS);
     let most = if kernel == Kernel::Keys || pairs_of_blocks < MANY { 1 } else { 2 };
     let mut choices = (1..=most).rev().map(|warpgroups| Warpgroups { warpgroups });
-    let fits =
-        |warpgroups: &Warpgroups| suits(&Choice::Warpgroups(*warpgroups), kernel, problem, true, limits);
+    let fits = |warpgroups: &Warpgroups| {
+        suits(&Choice::Warpgroups(*warpgroups), kernel, problem, Some(half), limits)
+    };
     choices.find(fits).map_or(choice, Choice::Warpgroups)
 }
 
@@ -161,7 +163,12 @@ fn fits(kernel: Kernel, problem: &Problem, tile: &Tile, limits: &Limits) -> bool
 }
 
 /// Returns `true` if matrix instructions can compute a kernel with this choice.
-fn matrices_fit(kernel: Kernel, problem: &Problem, matrices: &Matrices, limits: &Limits) -> bool {
+fn matrices_fit(
+    kernel: Kernel,
+    problem: &Problem,
+    matrices: &Matrices,
+    (operands, limits): (DType, &Limits),
+) -> bool {
     let Problem { batch, heads, key_heads, queries, keys, depth, value_depth, .. } = *problem;
     let extents = [batch, heads, key_heads, queries, keys, depth, value_depth];
     limits.cooperative
@@ -173,7 +180,9 @@ fn matrices_fit(kernel: Kernel, problem: &Problem, matrices: &Matrices, limits: 
         && !extents.contains(&0)
         // Strips and their sums must fit in registers.
         && [depth, value_depth].iter().all(|width| width.is_multiple_of(MATRIX) && *width <= MOST_WIDTH)
-        && matrices.bytes(kernel, problem) <= limits.workgroup_memory as usize
+        && matrices.bytes(kernel, problem, (operands, limits.fragments)) <= limits.workgroup_memory as usize
+        // Kernels whose scores pass through memory round them to 16 bits.
+        && (operands.bytes() == 2 || limits.fragments && problem.spec.scale > 0.0)
 }
 
 /// Returns `true` if lanes of subgroups can compute the forward kernel with this choice.
@@ -190,9 +199,15 @@ fn lanes_fit(problem: &Problem, lanes: &Lanes, limits: &Limits) -> bool {
         && lanes.bytes(problem) <= limits.workgroup_memory as usize
 }
 
-/// Returns `true` if a device with these limits can compute a kernel with this choice. `half` is true if
-/// operands may be rounded to 16 bits.
-pub fn suits(choice: &Choice, kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) -> bool {
+/// Returns `true` if a device with these limits can compute a kernel with this choice. `operands` is
+/// the type to which operands of matrix instructions may be rounded.
+pub fn suits(
+    choice: &Choice,
+    kernel: Kernel,
+    problem: &Problem,
+    operands: Option<DType>,
+    limits: &Limits,
+) -> bool {
     match choice {
         Choice::Block(tile) => {
             let Tile { rows_each, columns_each, row_threads, column_threads } = *tile;
@@ -205,8 +220,13 @@ pub fn suits(choice: &Choice, kernel: Kernel, problem: &Problem, half: bool, lim
                     .all(|&threads| (1..=limits.invocations as usize).contains(&threads));
             sane && !extents.contains(&0) && fits(kernel, problem, tile, limits)
         }
-        Choice::Matrices(matrices) => half && matrices_fit(kernel, problem, matrices, limits),
-        Choice::Warpgroups(warpgroups) => half && warpgroups_fit(kernel, problem, warpgroups, limits),
+        Choice::Matrices(matrices) => {
+            operands.is_some_and(|operands| matrices_fit(kernel, problem, matrices, (operands, limits)))
+        }
+        Choice::Warpgroups(warpgroups) => {
+            operands.is_some_and(|operands| operands.bytes() == 2)
+                && warpgroups_fit(kernel, problem, warpgroups, limits)
+        }
         Choice::Lanes(lanes) => kernel == Kernel::Forward && lanes_fit(problem, lanes, limits),
         Choice::Own { rows } => (1..=MOST_OWN).contains(rows) && (limits.software || *rows == 1),
     }

@@ -82,7 +82,7 @@ impl Choices {
     ) -> attention::Choice {
         match self.measured_for(&Problem::Attention(kernel, *problem)) {
             Some(Choice::Attention(choice)) => *choice,
-            _ => attention::choose(kernel, problem, limits.half(self.precision).is_some(), limits),
+            _ => attention::choose(kernel, problem, limits.attention_operands(self.precision), limits),
         }
     }
 }

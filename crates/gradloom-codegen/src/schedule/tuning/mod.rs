@@ -86,7 +86,7 @@ impl Choice {
                 schedule::suits(choice, problem, precision, limits)
             }
             (Problem::Attention(kernel, problem), Choice::Attention(choice)) => {
-                attention::suits(choice, *kernel, problem, limits.half(precision).is_some(), limits)
+                attention::suits(choice, *kernel, problem, limits.attention_operands(precision), limits)
             }
             _ => false,
         }
@@ -101,8 +101,11 @@ pub fn candidates(problem: &Problem, precision: Precision, limits: &Limits) -> V
             schedule::candidates(problem, precision, limits).into_iter().map(Choice::Product).collect()
         }
         Problem::Attention(kernel, problem) => {
-            let half = limits.half(precision).is_some();
-            attention::candidates(*kernel, problem, half, limits).into_iter().map(Choice::Attention).collect()
+            let operands = limits.attention_operands(precision);
+            attention::candidates(*kernel, problem, operands, limits)
+                .into_iter()
+                .map(Choice::Attention)
+                .collect()
         }
     }
 }

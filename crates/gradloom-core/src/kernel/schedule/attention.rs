@@ -185,7 +185,7 @@ impl AttentionTile {
 /// Number of rows and of columns of a matrix that a subgroup multiplies.
 pub const MATRIX: usize = 16;
 
-/// A block of 64 rows computed by four subgroups with 16-bit float matrix instructions. Each subgroup
+/// A block of 64 rows computed by four subgroups with matrix instructions. Each subgroup
 /// computes a strip of 16 rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionMatrices {
@@ -213,10 +213,21 @@ impl AttentionMatrices {
         width / 4 + 2
     }
 
-    /// Returns the number of bytes of workgroup memory for a kernel.
-    pub fn bytes(&self, kernel: AttentionKernel, problem: &AttentionProblem) -> usize {
-        let blocks = 8 * Self::ROWS * (Self::pitch(problem.depth) + Self::pitch(problem.value_depth));
-        let kinds = if kernel == AttentionKernel::Forward { 1 } else { 2 };
+    /// Returns the number of bytes of workgroup memory for a kernel with operands of a dtype. With
+    /// `fragments`, scores take no memory.
+    pub fn bytes(
+        &self,
+        kernel: AttentionKernel,
+        problem: &AttentionProblem,
+        (operands, fragments): (DType, bool),
+    ) -> usize {
+        let pitches = Self::pitch(problem.depth) + Self::pitch(problem.value_depth);
+        let blocks = 4 * operands.bytes() * Self::ROWS * pitches;
+        let kinds = match kernel {
+            _ if fragments => 0,
+            AttentionKernel::Forward => 1,
+            AttentionKernel::Queries | AttentionKernel::Keys => 2,
+        };
         // Size of the f32 scores and of their 16-bit copies.
         let scores = (4 + 2) * kinds * Self::ROWS * self.columns;
         blocks + scores + if problem.spec.query_offset || problem.spec.key_length { 16 } else { 0 }
@@ -344,7 +355,7 @@ pub struct AttentionSchedule {
     pub problem: AttentionProblem,
     /// Kernels in execution order, each with its division of rows.
     pub kernels: Vec<(AttentionKernel, AttentionChoice)>,
-    /// 16-bit float dtype to which matrix instructions round the operands.
+    /// Float dtype of the operands of matrix instructions: one of 16 bits, or f32 for TF32.
     pub half: DType,
     /// True if the mapping of a matrix accumulator's elements to invocations is known, so that scores stay in
     /// registers.

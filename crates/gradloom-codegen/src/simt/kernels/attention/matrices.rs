@@ -1,4 +1,4 @@
-//! Attention and its gradient by matrix instructions: operands are rounded to 16 bits, sums are f32.
+//! Attention and its gradient by matrix instructions: operands are rounded to 16 bits or TF32, sums are f32.
 //!
 //! A workgroup iterates over blocks of the other operand for a block of rows, in which each subgroup has a
 //! strip of 16. Portable matrix instructions do not specify which invocation holds which element, so scores
@@ -28,7 +28,8 @@ const FOURS: u32 = SIDE / 4;
 /// Number of vectors that an invocation loads before it stores them.
 const AHEAD: usize = 8;
 
-/// Shared memory for a block of an operand's rows, as 16-bit floats padded with rows of zeros.
+/// Shared memory for a block of an operand's rows, as floats of the type of matrix operands, padded with rows
+/// of zeros.
 pub(super) struct HalfBlock<'k> {
     k: &'k Builder,
     array: u32,
@@ -79,7 +80,7 @@ pub(super) type Filled<'a, 'k, 'b> = (&'a HalfBlock<'k>, Rows<'k, 'b>, &'a dyn F
 impl<'k> HalfBlock<'k> {
     pub(super) fn new(k: &'k Builder, width: usize, half: DType) -> Self {
         let items = AttentionMatrices::ROWS * AttentionMatrices::pitch(width);
-        Self { k, array: k.shared(ValueType::Half4(half), narrow(items)), width, half }
+        Self { k, array: k.shared(ValueType::four(half), narrow(items)), width, half }
     }
 
     fn pitch(&self) -> u32 {
@@ -181,7 +182,7 @@ impl<'k> Scores<'k> {
             }
             false => {
                 let sums = k.shared(DType::F32, all * SIDE * SIDE);
-                Held::Arrays(sums, k.shared(ValueType::Half4(half), all * SIDE * FOURS))
+                Held::Arrays(sums, k.shared(ValueType::four(half), all * SIDE * FOURS))
             }
         };
         Self { k, held, half, count }
