@@ -180,6 +180,28 @@ impl LibraryProduct {
         lhs.elements().saturating_mul(rhs.elements() / shared.max(1))
     }
 
+    /// Returns the reason why the library cannot compute a product of operands with these layouts and elements
+    /// of type `dtype`; `None` if it can.
+    pub(crate) fn obstacle(
+        axes: &DotAxes,
+        operands: [&Layout; 2],
+        dtype: DType,
+        (result, result_dtype): (&Layout, DType),
+    ) -> Option<String> {
+        if Self::new(axes, operands, dtype, (result, result_dtype)).is_some() {
+            return None;
+        }
+        let all = [("left operand", operands[0], dtype), ("right operand", operands[1], dtype)];
+        let starts_anywhere = |(name, layout, dtype): (&str, &Layout, DType)| {
+            let steps = layout.strides.iter().chain([&layout.offset]);
+            let mut bytes = steps.filter(|step| **step != 1).map(|step| step * dtype.bytes());
+            let step = bytes.find(|bytes| !bytes.is_multiple_of(ROW_ALIGNMENT))?;
+            Some(format!("the {name} has steps of {step} bytes, not multiples of {ROW_ALIGNMENT}"))
+        };
+        let found = all.into_iter().chain([("result", result, result_dtype)]).find_map(starts_anywhere);
+        Some(found.unwrap_or_else(|| "neither rows nor columns of a matrix are contiguous".to_string()))
+    }
+
     /// Returns the library product of a launch, or `None` if the library does not support it. A third operand
     /// is a bias.
     pub fn of(axes: &DotAxes, reads: &[Access], write: &Access, schedule: &LibrarySchedule) -> Option<Self> {

@@ -207,7 +207,7 @@ impl Lowering<'_> {
 
 /// Returns the operand type with which the library computes products for a target, and the minimum number of
 /// their multiplications; `None` if it computes none.
-pub(super) fn of_library(target: &Target) -> Option<(DType, usize)> {
+pub(crate) fn of_library(target: &Target) -> Option<(DType, usize)> {
     let (limits, precision) = (&target.limits, target.precision());
     let least = least_product(precision, limits.library?)?;
     let dtype = match precision {

@@ -11,7 +11,7 @@ mod bias;
 mod followed;
 mod joined;
 mod launches;
-mod library;
+pub(crate) mod library;
 mod narrow;
 mod operands;
 mod pad;

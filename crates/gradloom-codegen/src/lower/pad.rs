@@ -46,6 +46,13 @@ pub(super) fn rows(lowering: &mut Lowering<'_>) {
     lowering.padded.extend(padded);
 }
 
+/// Returns `true` if kernels write a buffer that no output, guard or update reads and no update writes.
+fn is_temporary(lowering: &Lowering<'_>, buffer: ValueId) -> bool {
+    let writes = |draft: &&Draft| draft.writes.iter().any(|write| write.buffer == buffer);
+    let mut writers = lowering.kernels.iter().filter(writes).peekable();
+    writers.peek().is_some() && writers.all(|draft| !draft.commit) && !lowering.watched().contains(&buffer)
+}
+
 /// Returns each kernel, or each part of a group, with its operands and results. The last element is true if
 /// only updates need the kernel.
 fn kernels<'k>(lowering: &'k Lowering<'_>) -> Vec<(&'k Kernel, &'k [Access], &'k [Access], bool)> {
@@ -74,12 +81,13 @@ struct Rows {
 }
 
 impl Rows {
-    /// Returns the rows of a buffer, if they need padding.
+    /// Returns the rows of a temporary, if they need padding.
     fn of(lowering: &Lowering<'_>, buffer: ValueId) -> Option<Self> {
         let ty = lowering.memory.buffers.get(&buffer)?;
         let (&length, others) = ty.shape.split_last()?;
         let (count, stride) = (others.iter().product(), length.next_multiple_of(EXTENT_ALIGNMENT));
-        (count > 1 && stride != length).then_some(Self { buffer, count, length, stride })
+        let is_padded = count > 1 && stride != length && is_temporary(lowering, buffer);
+        is_padded.then_some(Self { buffer, count, length, stride })
     }
 
     /// Returns `true` if all kernels that read or write the buffer support padded rows.

@@ -10,14 +10,16 @@ use crate::cpu::Cpu;
 use crate::cpu::loops::Machine;
 use crate::cuda::{Cuda, Replay, may_use_library};
 use crate::kernels::Cuts;
+use crate::library::LibraryProduct;
 use crate::limits::Limits;
 use crate::lower::{self, Pass};
+use crate::schedule::attention;
 use crate::schedule::tuning::{Choices, Precision, Problem, problems};
 use crate::wgsl::Wgsl;
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion, fuse};
-use gradloom_core::ir::{DType, Graph};
-use gradloom_core::kernel::Lowered;
+use gradloom_core::ir::{DType, Graph, OpKind};
+use gradloom_core::kernel::{Kernel, Launch, Lowered, Schedule};
 use gradloom_core::plan::Plan;
 
 /// The target that programs are compiled for.
@@ -116,6 +118,25 @@ impl Target {
         let has_use = |least: &usize| may_use_library(graph, precision, *least);
         self.limits.library = self.limits.library.filter(has_use).filter(|_| has_library());
         self
+    }
+
+    /// Returns the reason why a launch has a general kernel although the device has a faster one; `None` if it
+    /// has the fastest.
+    pub fn obstacle(&self, launch: &Launch) -> Option<String> {
+        let (reads, write) = (&launch.reads, launch.writes.first()?);
+        match (&launch.kernel, &launch.schedule) {
+            (_, Schedule::Attention(schedule)) => {
+                attention::obstacle(schedule, reads, self.half()?, &self.limits)
+            }
+            (Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. }, Schedule::Product(_)) => {
+                let (dtype, least) = lower::library::of_library(self)?;
+                let [left, right] = [0, 1].map(|read| &reads[read].layout);
+                let is_large = LibraryProduct::multiplications(axes, &left.shape, &right.shape) >= least;
+                let result = (&write.layout, write.dtype);
+                is_large.then(|| LibraryProduct::obstacle(axes, [left, right], dtype, result))?
+            }
+            _ => None,
+        }
     }
 
     /// Returns the number of launches after a value's last use for which its memory is not reused (see
@@ -246,6 +267,48 @@ mod tests {
             });
             assert_eq!(shown, own, "{rows} rows, {has_library}");
         }
+    }
+
+    /// Returns the obstacles of a graph's launches on a GPU of compute capability 9.0.
+    fn obstacles(text: &str, precision: Precision) -> Vec<String> {
+        let graph = parse(text).unwrap_or_else(|error| panic!("{error:?}"));
+        let target = Target::cuda(Limits::cuda_of((9, 0)).with_library(), precision);
+        let lowered = target.lower(&graph, fuse(&graph, target.fusion).unwrap());
+        lowered.launches.iter().filter_map(|launch| target.obstacle(launch)).collect()
+    }
+
+    #[test]
+    fn general_kernels_have_reasons() {
+        let attention = |width: usize, operands: &str, scale: f64| {
+            format!(
+                "graph {{
+                    %0: f32[2, 4, 256, {width}] = input \"x\"
+                    %1: f32[2, 4, 256, {width}] = exp %0
+                    %2: f32[2, 4, 256, {width}], %3: f32[2, 4, 256] = attention {operands} {{scale={scale}}}
+                    %4: f32[2, 4, 256, {width}] = exp %2
+                    output \"y\" %4
+                }}"
+            )
+        };
+        let of = |width, operands, scale| obstacles(&attention(width, operands, scale), Precision::Bf16);
+        assert_eq!(of(64, "%1, %1, %1", 0.5), [""; 0]);
+        assert_eq!(of(72, "%1, %1, %1", 0.5), ["rows have 72 elements, not a multiple of 16 up to 64"]);
+        assert_eq!(of(64, "%1, %0, %1", 0.5), ["the keys are f32 in memory"]);
+        assert_eq!(of(64, "%1, %1, %1", -0.5), ["the scale of the scores is not positive"]);
+        assert_eq!(obstacles(&attention(72, "%1, %1, %1", 0.5), Precision::F32), [""; 0]);
+        let products = |columns: usize| {
+            let text = format!(
+                "graph {{
+                    %0: f32[1024, 512] = input \"a\"
+                    %1: f32[512, {columns}] = input \"b\"
+                    %2: f32[1024, {columns}] = dot %0, %1 {{lhs_contract = [1], rhs_contract = [0]}}
+                    output \"y\" %2
+                }}"
+            );
+            obstacles(&text, Precision::Tf32)
+        };
+        assert_eq!(products(1024), [""; 0]);
+        assert_eq!(products(1023), ["the right operand has steps of 4092 bytes, not multiples of 16"]);
     }
 
     #[test]

@@ -825,6 +825,29 @@ fn a_library_multiplies_whole_vectors() {
     }
 }
 
+/// In f32, the rows of temporaries are padded for the library, but not those of inputs and outputs.
+#[test]
+fn a_library_multiplies_rows_of_any_length() {
+    let limits = Limits { library: Some(1), ..Limits::cuda_of((9, 0)) };
+    let outputs = program(&[&[32, 12], &[12, 13], &[13, 9]], |all| {
+        let [x, up, down] = all.try_into().expect("three tensors");
+        let hidden = x.matmul(up);
+        vec![hidden, hidden.exp().matmul(down).sum(), (hidden * 0.5).matmul(down)]
+    });
+    // None of the rows of the last graph's inputs and outputs is aligned.
+    for (graph, by_library) in [(classifier(false), true), (classifier(true), true), (outputs, false)] {
+        let leaves = Leaves::random(6);
+        let want = evaluate(&graph, &|kind| leaves.value(kind)).unwrap();
+        let choices = Choices::by_rule(Precision::Tf32);
+        let (got, kinds) = evaluation(&graph, &leaves, (&limits, &choices), &want);
+        assert_eq!(kinds.contains_key("library"), by_library, "{kinds:?}");
+        for ((name, got), (_, want)) in got.outputs.iter().zip(&want.outputs) {
+            let off = distance(&got.to_f64(), &want.to_f64());
+            assert!(off < 2e-3, "output {name} is off by {off:.1e}");
+        }
+    }
+}
+
 /// Distinct rows are stored in a copy or in a state's memory, without sorting; rows out of range are skipped.
 #[test]
 fn distinct_rows_are_put_and_others_left_out() {

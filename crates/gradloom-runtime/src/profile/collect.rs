@@ -37,6 +37,8 @@ pub struct LaunchProfile {
     pub seconds: f64,
     /// Minimum time in seconds according to the roofline; `None` if the roofline is unknown.
     pub bound: Option<f64>,
+    /// Reason why a general kernel runs although the device has a faster one; `None` if the fastest runs.
+    pub obstacle: Option<String>,
 }
 
 /// Measurements of one step.
@@ -125,6 +127,7 @@ impl Profile {
         }
         subject.program().set_profiling(false);
         let program = subject.program();
+        let target = backend.target().in_precision(device.precision());
         let measured = |(launch, times): (LaunchView<'_>, &mut Vec<f64>)| {
             let cost = launch.cost();
             LaunchProfile {
@@ -135,6 +138,7 @@ impl Profile {
                 commits: launch.phase() == Phase::Commit,
                 cost,
                 seconds: median(times),
+                obstacle: target.obstacle(launch.launch()),
                 bound: roof.as_ref().map(|roof| {
                     match multiplies(&launch.launch().kernel, device.precision()) {
                         true => roof.product_seconds(cost.flops, cost.bytes()),

@@ -5,6 +5,7 @@ use super::figures::{Figures, ratio};
 use crate::train::thousands;
 use gradloom_core::plan::report::human_bytes;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write};
 
 /// Number of launches that `Display` lists.
@@ -49,7 +50,7 @@ pub(super) fn json(profile: &Profile) -> String {
             let phase = if launch.commits { "commit" } else { "compute" };
             let what = json!({
                 "launch": i, "name": launch.name, "kernel": launch.kernel, "op": launch.op,
-                "place": launch.place, "phase": phase,
+                "place": launch.place, "phase": phase, "obstacle": launch.obstacle,
             });
             merged(what, figures_json(&Figures::of([launch])))
         })
@@ -109,6 +110,7 @@ fn write(profile: &Profile, top: usize, out: &mut impl Write) -> fmt::Result {
     }
     let launches = thousands(total.launches as u64);
     writeln!(out, "{:<18} {launches:>8} {}", "total", figures(&total, profile))?;
+    write_obstacles(profile, out)?;
     if top == 0 {
         return Ok(());
     }
@@ -124,6 +126,34 @@ fn write(profile: &Profile, top: usize, out: &mut impl Write) -> fmt::Result {
         let sum = Figures::of(others.iter().map(|(_, launch)| *launch));
         let count = format!("{} others", thousands(sum.launches as u64));
         writeln!(out, "{count:<27} {}", figures(&sum, profile))?;
+    }
+    Ok(())
+}
+
+/// Writes why launches have general kernels: each reason, with the launches and their time.
+fn write_obstacles(profile: &Profile, out: &mut impl Write) -> fmt::Result {
+    let mut reasons: BTreeMap<(&str, &str), (Vec<usize>, f64)> = BTreeMap::new();
+    for (i, launch) in profile.launches.iter().enumerate() {
+        if let Some(reason) = &launch.obstacle {
+            let (launches, seconds) = reasons.entry((launch.kernel, reason)).or_default();
+            launches.push(i);
+            *seconds += launch.seconds;
+        }
+    }
+    if reasons.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\ngeneral kernels, where the device has faster ones")?;
+    for ((kernel, reason), (launches, seconds)) in reasons {
+        let more =
+            if launches.len() > 1 { format!(" and {} more", launches.len() - 1) } else { String::new() };
+        writeln!(
+            out,
+            "{kernel:<18} {:>8} {}: {reason} (launch {}{more})",
+            launches.len(),
+            time(seconds),
+            launches[0]
+        )?;
     }
     Ok(())
 }
@@ -181,6 +211,7 @@ pub(super) mod tests {
             cost: Cost { flops, bytes_read: 3_000, bytes_written: 1_000 },
             seconds,
             bound: Some(1e-6),
+            obstacle: None,
         };
         Profile {
             name: "toy".into(),
@@ -219,6 +250,20 @@ map                       2   12.0 us    60.0%      0.01       4.0 kB      0.7  
 ";
         assert_eq!(text, expected);
         assert_eq!(super::text(&profile(), 0), expected.split("\nlongest").next().unwrap());
+    }
+
+    #[test]
+    fn general_kernels_are_listed_with_their_reasons() {
+        let mut profile = profile();
+        for i in [0, 2] {
+            profile.launches[i].obstacle = Some("rows have 72 elements".to_string());
+        }
+        let listed = "\ngeneral kernels, where the device has faster ones\n\
+            map                       2   16.0 us: rows have 72 elements (launch 0 and 1 more)\n";
+        let text = text(&profile, 0);
+        assert!(text.ends_with(listed), "{text}");
+        let json: Value = serde_json::from_str(&json(&profile)).unwrap();
+        assert_eq!(json["launches"][0]["obstacle"], "rows have 72 elements");
     }
 
     /// A roofline is unknown on a GPU without timestamps; the CPU's limits do not apply to it.

@@ -84,7 +84,8 @@ fn widened(choice: Choice, problem: &Problem, reads: &[Access]) -> Choice {
 }
 
 /// Replaces matrix instructions with products of warpgroups if the device has them, and the operands are 16
-/// bits wide in memory.
+/// bits wide in memory. Rows that are too wide for matrix instructions keep their blocks: products of
+/// warpgroups of more than 64 columns were run on the simulated grid, but on no GPU.
 fn by_warpgroups(
     choice: Choice,
     kernel: Kernel,
@@ -93,11 +94,8 @@ fn by_warpgroups(
     limits: &Limits,
 ) -> Choice {
     let Choice::Matrices(_) = choice else { return choice };
-    let cotangent = 3 + problem.spec.extra_operands() + 2;
-    let copied = reads[..3].iter().chain(reads.get(cotangent));
-    let are_eights =
-        |read: &Access| half.bytes() == 2 && read.dtype == half && rows_are_groups(&read.layout, 8);
-    if !copied.into_iter().all(are_eights) {
+    let is_copied = |(_, read): (&str, &Access)| read.dtype == half && rows_are_groups(&read.layout, 8);
+    if half.bytes() != 2 || !copied(problem, reads).all(is_copied) {
         return choice;
     }
     // The gradient of keys needs so many registers that three workgroups of one warpgroup overlap better than
@@ -109,6 +107,48 @@ fn by_warpgroups(
         suits(&Choice::Warpgroups(*warpgroups), kernel, problem, Some(half), limits)
     };
     choices.find(fits).map_or(choice, Choice::Warpgroups)
+}
+
+/// Returns the operands that products of warpgroups copy, with their names.
+fn copied<'r>(problem: &Problem, reads: &'r [Access]) -> impl Iterator<Item = (&'static str, &'r Access)> {
+    let cotangent = reads.get(3 + problem.spec.extra_operands() + 2);
+    let own = ["queries", "keys", "values"].into_iter().zip(&reads[..3]);
+    own.chain(cotangent.map(|read| ("output's gradient", read)))
+}
+
+/// Returns the reason why attention does not use the products of warpgroups that a device has; `None` if it
+/// uses them, or other kernels are faster for so few queries or keys.
+pub(crate) fn obstacle(
+    schedule: &AttentionSchedule,
+    reads: &[Access],
+    half: DType,
+    limits: &Limits,
+) -> Option<String> {
+    let problem = &schedule.problem;
+    let is_general =
+        |(_, choice): &(Kernel, Choice)| !matches!(choice, Choice::Warpgroups(_) | Choice::Lanes(_));
+    if !limits.warpgroups
+        || half.bytes() != 2
+        || problem.queries.min(problem.keys) < Matrices::ROWS / 2
+        || !schedule.kernels.iter().any(is_general)
+    {
+        return None;
+    }
+    let widths = [problem.depth, problem.value_depth];
+    if let Some(width) = widths.iter().find(|width| !width.is_multiple_of(MATRIX) || **width > MOST_WIDTH) {
+        return Some(format!("rows have {width} elements, not a multiple of {MATRIX} up to {MOST_WIDTH}"));
+    }
+    if problem.spec.scale <= 0.0 {
+        return Some("the scale of the scores is not positive".to_string());
+    }
+    let of_operand = |(name, read): (&str, &Access)| match () {
+        () if read.dtype != half => Some(format!("the {name} are {} in memory", read.dtype)),
+        () if !rows_are_groups(&read.layout, 8) => {
+            Some(format!("rows of the {name} do not start at multiples of 16 bytes"))
+        }
+        () => None,
+    };
+    copied(problem, reads).find_map(of_operand)
 }
 
 /// Returns `true` if products of warpgroups can compute a kernel with this choice.
