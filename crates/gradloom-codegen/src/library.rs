@@ -180,8 +180,8 @@ impl LibraryProduct {
         lhs.elements().saturating_mul(rhs.elements() / shared.max(1))
     }
 
-    /// Returns the reason why the library cannot compute a product of operands with these layouts and elements
-    /// of type `dtype`; `None` if it can.
+    /// Returns the reason why the library cannot compute a product of operands with these layouts and
+    /// elements of type `dtype`; `None` if it can.
     pub(crate) fn obstacle(
         axes: &DotAxes,
         operands: [&Layout; 2],

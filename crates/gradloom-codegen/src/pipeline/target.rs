@@ -120,8 +120,8 @@ impl Target {
         self
     }
 
-    /// Returns the reason why a launch has a general kernel although the device has a faster one; `None` if it
-    /// has the fastest.
+    /// Returns the reason why a launch has a general kernel although the device has a faster one; `None` if
+    /// it has the fastest.
     pub fn obstacle(&self, launch: &Launch) -> Option<String> {
         let (reads, write) = (&launch.reads, launch.writes.first()?);
         match (&launch.kernel, &launch.schedule) {

@@ -15,16 +15,16 @@ pub enum Precision {
     /// Like `F16`, but rounds to `bf16`, which has 8 significant bits and the range of `f32`, so losses need
     /// no scale. CUDA has the type; WebGPU does not, and computes in `f32`.
     Bf16,
-    /// Keeps values in `f32`, and rounds the operands of products to TF32 (11 significant bits, the range of
-    /// `f32`) for the matrix instructions of CUDA devices. Attention, and all products on other devices, are
-    /// computed in `f32`.
+    /// Keeps values in `f32`, and rounds the operands of products and of attention with rows of up to 64
+    /// elements to TF32 (11 significant bits, the range of `f32`) for the matrix instructions of CUDA
+    /// devices. Other attention, and everything on other devices, is computed in `f32`.
     Tf32,
-    /// Like `Tf32`, with three products instead of one: the product of the rounded operands, and those of
-    /// each rounded operand and the rounding error of the other. The instructions truncate sums instead of
-    /// rounding them, so the error of sums of a thousand terms is 5e-6 of the largest one, compared to at
-    /// most 1e-6 in `f32` and 3e-4 in TF32. An infinite operand may yield NaN. (This is the method of
-    /// CUTLASS's 3xTF32; Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while
-    /// surpassing the FP32 theoretical peak performance", 2022.)
+    /// Keeps values and attention in `f32`, and computes each product as three products in TF32 instead of
+    /// one: the product of the rounded operands, and those of each rounded operand and the rounding error of
+    /// the other. The instructions truncate sums instead of rounding them, so the error of sums of a thousand
+    /// terms is 5e-6 of the largest one, compared to at most 1e-6 in `f32` and 3e-4 in TF32. An infinite
+    /// operand may yield NaN. (This is the method of CUTLASS's 3xTF32; Ootomo and Yokota, "Recovering single
+    /// precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak performance", 2022.)
     Tf32x3,
 }
 
