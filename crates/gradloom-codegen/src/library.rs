@@ -192,14 +192,18 @@ impl LibraryProduct {
             return None;
         }
         let all = [("left operand", operands[0], dtype), ("right operand", operands[1], dtype)];
-        let starts_anywhere = |(name, layout, dtype): (&str, &Layout, DType)| {
+        let misaligned = |(name, layout, dtype): (&str, &Layout, DType)| {
             let steps = layout.strides.iter().chain([&layout.offset]);
             let mut bytes = steps.filter(|step| **step != 1).map(|step| step * dtype.bytes());
             let step = bytes.find(|bytes| !bytes.is_multiple_of(ROW_ALIGNMENT))?;
-            Some(format!("the {name} has steps of {step} bytes, not multiples of {ROW_ALIGNMENT}"))
+            Some(format!(
+                "the {name} has an offset or stride of {step} bytes, not a multiple of {ROW_ALIGNMENT}"
+            ))
         };
-        let found = all.into_iter().chain([("result", result, result_dtype)]).find_map(starts_anywhere);
-        Some(found.unwrap_or_else(|| "neither rows nor columns of a matrix are contiguous".to_string()))
+        let found = all.into_iter().chain([("result", result, result_dtype)]).find_map(misaligned);
+        Some(found.unwrap_or_else(|| {
+            "the library does not support the layouts or types of the operands and the result".to_string()
+        }))
     }
 
     /// Returns the library product of a launch, or `None` if the library does not support it. A third operand

@@ -86,7 +86,7 @@ pub(super) struct KernelCall {
     pub(super) function: Function,
     pub(super) blocks: u32,
     pub(super) threads: u32,
-    /// Number of bytes of shared memory in addition to that with a fixed size.
+    /// Size of dynamic shared memory, in bytes.
     pub(super) shared: u32,
     /// Parameters, all of them addresses.
     pub(super) parameters: Vec<Address>,

@@ -3,7 +3,8 @@
 //! In: a kernel and the elements of its operands, as bits. Out: the results and the reported faults, or an
 //! error if the kernel does something invalid on a GPU: an out-of-bounds access, a read of uninitialized
 //! shared memory, a data race between invocations without a barrier, a barrier in non-uniform control flow,
-//! or an access to what a copy or product in progress writes or reads. Invocations of a workgroup run in
+//! an access to what a copy or product in progress writes, or a write to what a product in progress reads.
+//! Invocations of a workgroup run in
 //! lockstep. Scalar functions are those of the f64 reference, rounded to f32.
 
 use gradloom_codegen::simt::{
@@ -826,7 +827,7 @@ mod tests {
     }
 
     /// Runs a kernel of one warpgroup that copies a matrix of ones, calls `before`, multiplies the matrix by
-    /// itself, calls `during`, waits, and stores the sums of its rows.
+    /// its transpose, calls `during`, awaits the product, and stores an element of it per invocation.
     fn multiplied(
         before: &dyn Fn(&K, SharedMatrix),
         during: &dyn Fn(&K, SharedMatrix, Variable<'_>),

@@ -20,8 +20,9 @@ pub fn library() -> Option<Nvrtc> {
 /// text depends on the architecture. Kernels with products of warpgroups are compiled for sm_90a only, with
 /// optimization.
 ///
-/// # Panics Panics with the compiler's messages if there is an error or a warning, or if the assembler runs
-/// products of warpgroups one after the other or adds waits to them.
+/// # Panics
+/// Panics with the compiler's messages if there is an error or a warning, or if the assembler serializes
+/// products of warpgroups.
 pub fn check<'t>(library: &Nvrtc, texts: impl IntoIterator<Item = &'t str>) {
     let (of_warpgroups, texts): (Vec<&str>, Vec<&str>) =
         texts.into_iter().partition(|text| text.contains("wgmma"));

@@ -259,8 +259,8 @@ __device__ float4 to_vector(Bfloat4 a) {
 
 /// Matrix operands in TF32 (PTX ISA, section "Matrix fragments for mma.m16n8k8"). An operand consists of two
 /// steps of eight terms; the right operand also consists of two halves of eight columns. Sums have the same
-/// layout as with 16-bit operands. A thread's two terms of a step are adjacent ones, in both operands, so
-/// that a sum becomes a left operand without an exchange.
+/// layout as with 16-bit operands. In both operands, the two terms of
+/// a step that a thread holds are adjacent, so a sum becomes a left operand without a shuffle.
 const TF32: &str = "struct WideLeft {
     float r[8];
 };
@@ -306,7 +306,7 @@ template <class M> __device__ M residual(M m) {
     }
     return m;
 }
-// Of a sum, a thread holds the terms of each step that a left operand of the thread holds.
+// A thread holds the same elements of a sum and of a left operand, in another order.
 __device__ WideLeft left_tf32(Sum c) {
     WideLeft a;
     for (int i = 0; i < 8; i++) {

@@ -34,7 +34,7 @@ pub enum Work {
         groups: usize,
         /// Number of threads per block.
         threads: u32,
-        /// Number of bytes of shared memory in addition to that with a fixed size.
+        /// Size of dynamic shared memory, in bytes.
         shared: u32,
         /// True if the function loads operands before it waits for the preceding kernels.
         loads_early: bool,

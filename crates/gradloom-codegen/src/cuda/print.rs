@@ -65,17 +65,16 @@ pub fn print(kernel: &Kernel, name: &str, launch: usize, is_early: &dyn Fn(Role)
 /// Maximum number of bytes of shared memory that a kernel may declare with a fixed size.
 const MOST_STATIC: u32 = 48 << 10;
 
-/// Returns the number of bytes of shared memory that a kernel must be launched with: 0 if it declares all of
-/// its arrays with a fixed size, which is possible for up to 48 KB.
+/// Returns the size of a kernel's dynamic shared memory, in bytes. It is 0 if the arrays fit in 48 KB: the
+/// kernel then declares them with fixed sizes.
 pub(super) fn dynamic_memory(kernel: &Kernel) -> u32 {
     match arranged(kernel).last() {
         Some((_, range)) if range.end > MOST_STATIC => range.end,
-
         _ => 0,
     }
 }
 
-/// Returns the index of each shared array, and its bytes if all are placed one after the other.
+/// Returns the index of each shared array, and its range of bytes in dynamic shared memory.
 fn arranged(kernel: &Kernel) -> Vec<(usize, Range<u32>)> {
     let mut end = 0;
     let mut all = Vec::new();

@@ -1,14 +1,14 @@
 //! CUDA C of warpgroup products, asynchronous copies, and matrices in shared memory.
 //!
-//! In: the extents of a product. Out: the text of a function that computes one step of 16 terms, and the
-//! descriptor of its right operand. PTX ISA, "Asynchronous warpgroup level matrix instructions"; they exist
-//! on GPUs of compute capability 9.0 only (`sm_90a`).
+//! In: a product. Out: the text of a function that computes one step of 16 terms, and the descriptors of the
+//! operands in shared memory. The instructions exist only on GPUs of compute capability 9.0 (`sm_90a`); see
+//! PTX ISA, "Asynchronous warpgroup level matrix instructions".
 
 use crate::narrow::narrow;
 use crate::simt::{ProductLeft, SharedMatrix, WarpgroupProduct};
 use gradloom_core::ir::DType;
 
-/// Function that multiplies 16 terms of 64 rows by as many terms of `columns` columns.
+/// Function that multiplies a 64 x 16 matrix by a 16 x `columns` matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Step {
     columns: u32,

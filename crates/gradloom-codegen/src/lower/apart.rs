@@ -67,8 +67,8 @@ impl Split {
 }
 
 impl Lowering<'_> {
-    /// Replaces each kernel that `f` splits into a product and a loop by these two. The loop is merged with
-    /// the next kernel if [`joined`] allows it.
+    /// Replaces each kernel that `f` splits by the product and the loop, if there is one. The loop is merged
+    /// with the next kernel if [`joined`] allows it.
     pub(super) fn take_apart(&mut self, f: impl Fn(&mut Self, &Draft) -> Option<Split>) {
         let mut kernels = VecDeque::from(std::mem::take(&mut self.kernels));
         while let Some(draft) = kernels.pop_front() {

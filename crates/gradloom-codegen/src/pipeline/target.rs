@@ -120,8 +120,8 @@ impl Target {
         self
     }
 
-    /// Returns the reason why a launch has a general kernel although the device has a faster one; `None` if
-    /// it has the fastest.
+    /// Returns the reason why attention or a large product uses a general kernel although the device has a
+    /// faster one; `None` if no reason is known, and for all other launches.
     pub fn obstacle(&self, launch: &Launch) -> Option<String> {
         let (reads, write) = (&launch.reads, launch.writes.first()?);
         match (&launch.kernel, &launch.schedule) {
@@ -292,7 +292,10 @@ mod tests {
         };
         let of = |width, operands, scale| obstacles(&attention(width, operands, scale), Precision::Bf16);
         assert_eq!(of(64, "%1, %1, %1", 0.5), [""; 0]);
-        assert_eq!(of(72, "%1, %1, %1", 0.5), ["rows have 72 elements, not a multiple of 16 up to 64"]);
+        assert_eq!(
+            of(72, "%1, %1, %1", 0.5),
+            ["rows have 72 elements, not a multiple of 16 that is at most 64"]
+        );
         assert_eq!(of(64, "%1, %0, %1", 0.5), ["the keys are f32 in memory"]);
         assert_eq!(of(64, "%1, %1, %1", -0.5), ["the scale of the scores is not positive"]);
         assert_eq!(obstacles(&attention(72, "%1, %1, %1", 0.5), Precision::F32), [""; 0]);
@@ -308,7 +311,10 @@ mod tests {
             obstacles(&text, Precision::Tf32)
         };
         assert_eq!(products(1024), [""; 0]);
-        assert_eq!(products(1023), ["the right operand has steps of 4092 bytes, not multiples of 16"]);
+        assert_eq!(
+            products(1023),
+            ["the right operand has an offset or stride of 4092 bytes, not a multiple of 16"]
+        );
     }
 
     #[test]

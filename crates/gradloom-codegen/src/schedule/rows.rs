@@ -53,8 +53,8 @@ pub(crate) fn rows(body: &Body, limits: &Limits) -> RowSchedule {
     if schedule.fours && (ragged || kept) { shared_out(body, limits, false) } else { schedule }
 }
 
-/// Returns the operand whose row a workgroup should keep in its memory, of which two workgroups need enough:
-/// one that several passes over a long row load, four elements at a time.
+/// Returns the operand whose row a workgroup should keep in workgroup memory: one that several passes over
+/// the row load, four elements at a time. Two such rows fit in the memory of a multiprocessor.
 pub(super) fn kept(body: &Body, schedule: &RowSchedule, reads: &[Access], limits: &Limits) -> Option<usize> {
     let memory = limits.large_memory? as usize / 2;
     if schedule.is_unrolled() || !schedule.fours || schedule.slots > 1 || !body.has_row_reductions() {

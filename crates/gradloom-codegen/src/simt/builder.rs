@@ -276,8 +276,8 @@ impl Builder {
         }
     }
 
-    /// Starts a copy of a vector of eight 16-bit floats from a buffer to an array, or of zeros unless
-    /// `there`.
+    /// Starts a copy of a vector of eight 16-bit floats from a buffer to an array. If `there` is false, zeros
+    /// are written instead.
     pub fn start_copy(
         &self,
         (array, item): (Memory, Value<'_>),
@@ -298,8 +298,9 @@ impl Builder {
         self.push(Stmt::AwaitCopies(most));
     }
 
-    /// Starts a product of warpgroups, which replaces the sums or, if `adds`, is added to them. `right` is a
-    /// matrix with the index of its first item; if `turned`, its rows are the columns of the product.
+    /// Starts a product of warpgroups. If `adds` is true, it is added to the sums; otherwise, it replaces
+    /// them. `first` is the index of the first item of `right`. If `turned` is true, `right` is transposed:
+    /// its rows are the columns of the product.
     pub fn start_product<'k>(
         &'k self,
         (sums, adds): (&[Variable<'k>], bool),
@@ -315,7 +316,8 @@ impl Builder {
         self.push(Stmt::StartProduct(Box::new(product)));
     }
 
-    /// Waits until at most `most` products are in progress; `sums` are those of the others.
+    /// Waits until at most `most` products are in progress. `sums` are the sums of the products that are
+    /// complete after that.
     pub fn await_products(&self, most: u32, sums: &[&[Variable<'_>]]) {
         let sums = sums.iter().copied().flatten().map(|sum| sum.number).collect();
         self.push(Stmt::AwaitProducts(most, sums));

@@ -106,8 +106,8 @@ impl SharedMatrix {
     }
 }
 
-/// Product whose left operand has 64 rows per warpgroup (four subgroups of 32 invocations), 16 of which each
-/// subgroup holds.
+/// Product with 64 rows per warpgroup (four subgroups of 32 invocations). Each subgroup holds the sums of 16
+/// of these rows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WarpgroupProduct {
     /// Variables with the sums, 16 columns each, from left to right.
@@ -144,8 +144,8 @@ impl WarpgroupProduct {
 /// Left operand of a [`WarpgroupProduct`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ProductLeft {
-    /// Matrices of 16 terms each, computed in the same iteration of the innermost loop. (PTX assemblers lose
-    /// registers of operands that live longer.)
+    /// Matrices of 16 terms each, computed in the same iteration of the innermost loop. (ptxas 12.9 reuses
+    /// the registers of operands that live longer.)
     Held(Vec<ExprId>),
     /// Rows of a matrix, given with the index of its first item: 64 for each warpgroup, in order.
     Shared(SharedMatrix, ExprId),
@@ -376,8 +376,8 @@ pub enum Stmt {
     /// Barrier: all invocations of the workgroup arrive before any of them continues, and then see what the
     /// others have written to shared memory.
     Barrier,
-    /// Starts a product. Its sums must not be accessed, and its right operand not be written, until it has
-    /// been awaited.
+    /// Starts a product. Until it has been awaited, its sums must not be accessed, and its operands in shared
+    /// memory must not be written.
     StartProduct(Box<WarpgroupProduct>),
     /// Waits until at most this many products are in progress. The variables are the sums of those that are
     /// then known to be complete.

@@ -61,12 +61,12 @@
 //!
 //! # Asynchrony
 //!
-//! Two kinds of statements start work that goes on beside the invocation, on devices that have it
-//! ([`Limits::warpgroups`](crate::limits::Limits::warpgroups)). [`Stmt::StartCopy`] copies 16 bytes of an
-//! operand to a workgroup's array; [`Stmt::AwaitCopies`] waits for an invocation's own copies, so a barrier
-//! must follow before others read them. [`Stmt::StartProduct`] multiplies 64 rows by a [`SharedMatrix`], for
-//! all subgroups of a warpgroup together; until [`Stmt::AwaitProducts`], its sums have no value, and its
-//! shared operands are being read, also across barriers.
+//! On devices with [`Limits::warpgroups`](crate::limits::Limits::warpgroups), two statements start work that
+//! proceeds while the invocation continues. [`Stmt::StartCopy`] copies 16 bytes of an operand to a
+//! workgroup's array. [`Stmt::AwaitCopies`] waits only for an invocation's own copies, so a barrier must
+//! follow before other invocations read the items. [`Stmt::StartProduct`] multiplies 64 rows per warpgroup
+//! by a [`SharedMatrix`]. Until [`Stmt::AwaitProducts`], its sums have no value, and its shared operands must
+//! not be written, not even after a barrier.
 //!
 //! # The commit
 //!

@@ -100,7 +100,9 @@ impl Scope<'_> {
                 let array = kernel.arrays.get(*array as usize).ok_or("there is no such array")?;
                 let buffer = kernel.buffers.get(*buffer as usize).ok_or("there is no such buffer")?;
                 if array.space != Space::Workgroup || array.ty != buffer.ty {
-                    return Err("a buffer is copied where it cannot be".into());
+                    return Err(
+                        "a buffer is copied to an array that is not shared, or of another type".into()
+                    );
                 }
                 if !matches!(buffer.ty, ValueType::Half8(_)) {
                     return Err(format!("an item of {} is copied", buffer.ty));

@@ -775,8 +775,8 @@ fn values_between_kernels_are_rounded_in_each_precision() {
     }
 }
 
-/// Returns a classifier of 13 classes, whose rows of logits are not whole vectors, with its gradients. A
-/// product is scaled before its bias is added, or its operand is if `has_bias`.
+/// Returns a classifier of 13 classes, whose rows of logits are not whole vectors, with its gradients. If
+/// `has_bias` is true, the library can add the bias: the product's operand is scaled, not the product.
 fn classifier(has_bias: bool) -> Graph {
     let shapes: [&[usize]; 4] = [&[32, 16], &[16, 24], &[24], &[13, 24]];
     let results = |all: &[Tensor]| {
@@ -834,7 +834,7 @@ fn a_library_multiplies_rows_of_any_length() {
         let hidden = x.matmul(up);
         vec![hidden, hidden.exp().matmul(down).sum(), (hidden * 0.5).matmul(down)]
     });
-    // None of the rows of the last graph's inputs and outputs is aligned.
+    // The rows of the last graph's inputs and outputs are not multiples of eight elements.
     for (graph, by_library) in [(classifier(false), true), (classifier(true), true), (outputs, false)] {
         let leaves = Leaves::random(6);
         let want = evaluate(&graph, &|kind| leaves.value(kind)).unwrap();

@@ -37,7 +37,7 @@ pub struct LaunchProfile {
     pub seconds: f64,
     /// Minimum time in seconds according to the roofline; `None` if the roofline is unknown.
     pub bound: Option<f64>,
-    /// Reason why a general kernel runs although the device has a faster one; `None` if the fastest runs.
+    /// Reason why a general kernel runs although the device has a faster one; `None` if none is known.
     pub obstacle: Option<String>,
 }
 

@@ -95,7 +95,7 @@ fn by_warpgroups(
 ) -> Choice {
     let Choice::Matrices(_) = choice else { return choice };
     let is_copied = |(_, read): (&str, &Access)| read.dtype == half && rows_are_groups(&read.layout, 8);
-    if half.bytes() != 2 || !copied(problem, reads).all(is_copied) {
+    if half.bytes() != 2 || !copied(kernel, problem, reads).all(is_copied) {
         return choice;
     }
     // The gradient of keys needs so many registers that three workgroups of one warpgroup overlap better than
@@ -109,15 +109,19 @@ fn by_warpgroups(
     choices.find(fits).map_or(choice, Choice::Warpgroups)
 }
 
-/// Returns the operands that products of warpgroups copy, with their names.
-fn copied<'r>(problem: &Problem, reads: &'r [Access]) -> impl Iterator<Item = (&'static str, &'r Access)> {
-    let cotangent = reads.get(3 + problem.spec.extra_operands() + 2);
+/// Returns the operands that a kernel by products of warpgroups copies, with their names.
+fn copied<'r>(
+    kernel: Kernel,
+    problem: &Problem,
+    reads: &'r [Access],
+) -> impl Iterator<Item = (&'static str, &'r Access)> {
+    let cotangent = (kernel != Kernel::Forward).then(|| &reads[3 + problem.spec.extra_operands() + 2]);
     let own = ["queries", "keys", "values"].into_iter().zip(&reads[..3]);
-    own.chain(cotangent.map(|read| ("output's gradient", read)))
+    own.chain(cotangent.map(|read| ("gradients of the output", read)))
 }
 
-/// Returns the reason why attention does not use the products of warpgroups that a device has; `None` if it
-/// uses them, or other kernels are faster for so few queries or keys.
+/// Returns the reason why attention does not use products of warpgroups. Returns `None` if it uses them, if
+/// the device lacks them, or if other kernels are faster for so few queries or keys.
 pub(crate) fn obstacle(
     schedule: &AttentionSchedule,
     reads: &[Access],
@@ -136,7 +140,9 @@ pub(crate) fn obstacle(
     }
     let widths = [problem.depth, problem.value_depth];
     if let Some(width) = widths.iter().find(|width| !width.is_multiple_of(MATRIX) || **width > MOST_WIDTH) {
-        return Some(format!("rows have {width} elements, not a multiple of {MATRIX} up to {MOST_WIDTH}"));
+        return Some(format!(
+            "rows have {width} elements, not a multiple of {MATRIX} that is at most {MOST_WIDTH}"
+        ));
     }
     if problem.spec.scale <= 0.0 {
         return Some("the scale of the scores is not positive".to_string());
@@ -148,7 +154,7 @@ pub(crate) fn obstacle(
         }
         () => None,
     };
-    copied(problem, reads).find_map(of_operand)
+    copied(schedule.kernels[0].0, problem, reads).find_map(of_operand)
 }
 
 /// Returns `true` if products of warpgroups can compute a kernel with this choice.

@@ -26,8 +26,9 @@ pub(super) fn rows(views: &Views<'_>, body: &Body, schedule: &RowSchedule, label
     kernels
 }
 
-/// Minimum number of subgroups of a row whose partial results the lanes of each subgroup combine together.
-const FEW_SUBGROUPS: u32 = 8;
+/// Minimum number of partial results of a row that a subgroup combines with a reduction across its lanes.
+/// Each lane combines fewer results alone.
+const MANY_SUBGROUPS: u32 = 8;
 
 /// Reduction along rows: its node, its op, the operand node, and its dtype.
 type Reduction = (NodeId, ReduceOp, NodeId, DType);
@@ -393,7 +394,7 @@ impl<'k, 'b> Rows<'k, 'b> {
         k.barrier();
         let results = all.iter().zip(arrays).map(|(&(_, op, ..), &array)| {
             let first = self.slot * count;
-            if (FEW_SUBGROUPS..=size).contains(&count) {
+            if (MANY_SUBGROUPS..=size).contains(&count) {
                 let share = k.element(array, first + self.lane % count);
                 return share.across_subgroup(op, count as usize, size);
             }

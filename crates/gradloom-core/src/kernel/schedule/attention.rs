@@ -334,7 +334,7 @@ impl AttentionLanes {
 pub enum AttentionChoice {
     /// A workgroup computes a block of rows, and stages blocks of the other operand in workgroup memory.
     Block(AttentionTile),
-    /// Like `Block`, with matrix instructions on operands rounded to 16 bits.
+    /// Like `Block`, with matrix instructions on operands rounded to 16 bits or to TF32.
     Matrices(AttentionMatrices),
     /// Like `Matrices`, with products of warpgroups, on 16-bit operands.
     Warpgroups(AttentionWarpgroups),

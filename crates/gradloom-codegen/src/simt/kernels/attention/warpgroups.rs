@@ -1,5 +1,5 @@
-//! Attention and its gradient by products of warpgroups: operands of 16 bits, copied to workgroup memory
-//! while earlier blocks are used, and scores in registers.
+//! Attention and its gradient by products of warpgroups. Operands have 16 bits, and are copied to workgroup
+//! memory while earlier blocks are multiplied; scores stay in registers.
 //!
 //! Forward: Dao, FlashAttention-2 (2023), algorithm 1. The gradient computes the scores again in each of its
 //! two kernels, so that no result is summed in an order that varies.
@@ -25,7 +25,7 @@ const MATRICES: u32 = ROWS / SIDE;
 /// Returns the index of a row's first element.
 type Start<'a, 'k> = &'a dyn Fn(Value<'k>) -> Value<'k>;
 
-/// Two operands whose blocks are copied to workgroup memory, in turns to one of two slots.
+/// Two operands whose blocks are copied to workgroup memory, alternately to two slots.
 struct Blocks<'k, 'b> {
     k: &'k Builder,
     threads: usize,
@@ -103,7 +103,8 @@ impl<'k> Attention<'k, '_> {
         self.matrix_sums(columns as usize)
     }
 
-    /// Replaces the scores that are not `visible` in all blocks but those that everything sees.
+    /// Replaces the scores that are not `visible` by [`LOWEST`] if the block `is_partial`, that is, contains
+    /// any such scores.
     fn mask(
         &self,
         scores: &[Variable<'k>],
@@ -127,7 +128,7 @@ impl<'k> Attention<'k, '_> {
         });
     }
 
-    /// Copies a workgroup's rows of operands. Completes the batch of copies.
+    /// Starts copying the workgroup's rows of operands, and ends the batch of copies.
     fn copy_own(
         &self,
         place: &Place<'k>,
