@@ -273,6 +273,9 @@ impl Printer<'_> {
                 offsets.into_iter().map(|offset| format!("a + {offset}u")).collect()
             }
         };
+        if *adds {
+            sums.iter().for_each(|sum| write!(text, " keep({sum});").expect(TEXT));
+        }
         text.push_str(" start_products();");
         for (i, (left, offset)) in lefts.into_iter().zip(offsets).enumerate() {
             let (sums, name, adds) = (sums.join(", "), step.name(), i32::from(*adds || i > 0));

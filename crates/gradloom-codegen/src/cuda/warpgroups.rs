@@ -112,7 +112,7 @@ __device__ __forceinline__ Left ready(Left a) {
     asm volatile(\"\" : \"+r\"(a.r[0]), \"+r\"(a.r[1]), \"+r\"(a.r[2]), \"+r\"(a.r[3]));
     return a;
 }
-// Keeps the compiler from moving accesses of sums over the wait.
+// Keeps the compiler from moving accesses of sums over a start or a wait.
 __device__ __forceinline__ void keep(Sum& c) {
     for (int i = 0; i < 8; i++) {
         asm volatile(\"\" : \"+f\"(c.r[i]) :: \"memory\");

@@ -38,7 +38,7 @@ pub(super) fn ungroup(lowering: &mut Lowering<'_>) {
 pub(super) fn split(lowering: &mut Lowering<'_>) {
     lowering.replace(|lowering, draft, split| match &draft.kernel {
         Kernel::Dot { axes, epilogue } if is_split(&draft.kernel) => {
-            let dtype = product_dtype(epilogue, &draft.writes);
+            let dtype = product_dtype(lowering.target, epilogue, &draft.writes);
             split.extend(lowering.product_and_loop(&draft, axes, epilogue, dtype).into_kernels());
         }
         _ => split.push(draft),

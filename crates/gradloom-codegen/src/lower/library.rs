@@ -28,7 +28,7 @@ pub(super) fn apart(lowering: &mut Lowering<'_>) {
         if !lowering.is_for_library(draft) {
             return None;
         }
-        let dtype = product_dtype(epilogue, &draft.writes);
+        let dtype = product_dtype(lowering.target, epilogue, &draft.writes);
         bias::split(draft, axes, epilogue)
             .or_else(|| Some(lowering.product_and_loop(draft, axes, epilogue, dtype)))
     });
@@ -73,7 +73,7 @@ impl Lowering<'_> {
             Kernel::Op(OpKind::Dot(axes)) => (axes, writes[0].layout.clone(), writes[0].dtype),
             Kernel::Dot { axes, epilogue } => {
                 let positions: Shape = [epilogue.rows, epilogue.columns].into();
-                (axes, Layout::contiguous(&positions), product_dtype(epilogue, writes))
+                (axes, Layout::contiguous(&positions), product_dtype(self.target, epilogue, writes))
             }
             _ => return false,
         };
@@ -99,7 +99,7 @@ impl Lowering<'_> {
         }
         for read in 0..2 {
             if draft.reads[read].dtype != dtype
-                || read == 1 && self.needs_zeros(&axes.rhs_contract, &draft.reads[1])
+                || read == 1 && self.needs_zeros(&axes.rhs_contract, &draft.reads)
             {
                 draft.reads[read] = self.rounded(draft, read, dtype, rounded, before);
             }
@@ -119,14 +119,16 @@ impl Lowering<'_> {
         Some(LibrarySchedule { workspace: product.scratch(), extents, rounds })
     }
 
-    /// Returns `true` if the rows of a right operand are terms, and their number is not aligned, so that rows
-    /// of zeros must follow them.
-    fn needs_zeros(&self, contracted: &[usize], right: &Access) -> bool {
-        let (&[axis], shape) = (contracted, &right.layout.shape) else { return false };
+    /// Returns `true` if the rows of the right operand are terms, and their number is not aligned, so that rows
+    /// of zeros must follow them; the left operand has zeros after its terms.
+    fn needs_zeros(&self, contracted: &[usize], reads: &[Access]) -> bool {
+        let (&[axis], right) = (contracted, &reads[1]) else { return false };
+        let shape = &right.layout.shape;
         shape.rank() == 2
             && !shape[axis].is_multiple_of(EXTENT_ALIGNMENT)
             && right.layout.strides[1 - axis] == 1
             && self.room(right, true).lines == 0
+            && self.room(&reads[0], true).elements > 0
     }
 
     /// Returns the padding of a buffer, if the matrix fills the buffer. If `zeros` is true, padding that is
@@ -280,15 +282,23 @@ fn rounded_order(layout: &Layout) -> Vec<usize> {
     order
 }
 
-/// Returns the type of a product that a loop reads: that of the loop's results with an element for each
-/// position if they all have the same float type, else f32.
-pub(super) fn product_dtype(epilogue: &Body, writes: &[Access]) -> DType {
-    let mut dtypes = epilogue.stores.iter().filter_map(|store| match *store {
+/// Returns the type of a product that a loop reads: that of the loop's results if they all have the same
+/// float type, and bf16, whose range is that of f32, if values between kernels and all results with an
+/// element for each position have it; else f32.
+pub(super) fn product_dtype(target: &Target, epilogue: &Body, writes: &[Access]) -> DType {
+    let mut dtypes = writes.iter().map(|write| write.dtype);
+    let first = dtypes.next().unwrap_or(DType::F32);
+    if dtypes.all(|dtype| dtype == first) && first.is_float() {
+        return first;
+    }
+    let mut elements = epilogue.stores.iter().filter_map(|store| match *store {
         Store::Value { level: Level::Element, write, .. } => Some(writes[write].dtype),
         _ => None,
     });
-    let first = dtypes.next().unwrap_or(DType::F32);
-    if dtypes.all(|dtype| dtype == first) && first.is_float() { first } else { DType::F32 }
+    let is_narrow = target.half() == Some(DType::BF16)
+        && elements.next() == Some(DType::BF16)
+        && elements.all(|dtype| dtype == DType::BF16);
+    if is_narrow { DType::BF16 } else { DType::F32 }
 }
 
 /// Returns a loop that copies its operand.

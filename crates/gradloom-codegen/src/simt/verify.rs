@@ -227,7 +227,14 @@ impl Scope<'_> {
     fn shared_matrix(&self, matrix: &SharedMatrix) -> Result<DType, String> {
         let array = self.kernel.arrays.get(matrix.array as usize).ok_or("there is no such array")?;
         match array.ty {
-            ValueType::Half8(half) if array.space == Space::Workgroup => Ok(half),
+            ValueType::Half8(half)
+                if array.space == Space::Workgroup
+                    && matrix.rows.is_multiple_of(WarpgroupProduct::ROWS)
+                    && matrix.columns.is_multiple_of(16)
+                    && matrix.items() <= array.elements =>
+            {
+                Ok(half)
+            }
             _ => Err(format!("a{} holds no shared matrix", matrix.array)),
         }
     }

@@ -149,7 +149,7 @@ fn write_obstacles(profile: &Profile, out: &mut impl Write) -> fmt::Result {
             if launches.len() > 1 { format!(" and {} more", launches.len() - 1) } else { String::new() };
         writeln!(
             out,
-            "{kernel:<18} {:>8} {}: {reason} (launch {}{more})",
+            "{kernel:<18} {:>8} {:>9}: {reason} (launch {}{more})",
             launches.len(),
             time(seconds),
             launches[0]

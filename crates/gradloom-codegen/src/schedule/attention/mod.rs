@@ -103,9 +103,7 @@ fn by_warpgroups(
     let pairs_of_blocks = kernel.pairs(problem) * kernel.rows(problem).div_ceil(2 * Warpgroups::ROWS);
     let most = if kernel == Kernel::Keys || pairs_of_blocks < MANY { 1 } else { 2 };
     let mut choices = (1..=most).rev().map(|warpgroups| Warpgroups { warpgroups });
-    let fits = |warpgroups: &Warpgroups| {
-        suits(&Choice::Warpgroups(*warpgroups), kernel, problem, Some(half), limits)
-    };
+    let fits = |warpgroups: &Warpgroups| warpgroups_fit(kernel, problem, warpgroups, limits);
     choices.find(fits).map_or(choice, Choice::Warpgroups)
 }
 
@@ -269,10 +267,8 @@ pub fn suits(
         Choice::Matrices(matrices) => {
             operands.is_some_and(|operands| matrices_fit(kernel, problem, matrices, (operands, limits)))
         }
-        Choice::Warpgroups(warpgroups) => {
-            operands.is_some_and(|operands| operands.bytes() == 2)
-                && warpgroups_fit(kernel, problem, warpgroups, limits)
-        }
+        // These depend on the operands, too, and replace matrices when a launch is scheduled.
+        Choice::Warpgroups(_) => false,
         Choice::Lanes(lanes) => kernel == Kernel::Forward && lanes_fit(problem, lanes, limits),
         Choice::Own { rows } => (1..=MOST_OWN).contains(rows) && (limits.software || *rows == 1),
     }

@@ -277,7 +277,8 @@ impl<'k> Attention<'k, '_> {
             let off = log_sum.number(log_sum.start(own.of, there[which])) * k.f32(-LOG2_E);
             sees.select(off, k.f32(0.0))
         });
-        let means = self.means_by_matrices(&place, &own, there);
+        let (scale, away) = (self.scale(), k.f32(-self.factor()));
+        let means = self.means_by_matrices(&place, &own, there).map(|mean| mean * away);
         let exponent = k.f32(self.scale_of_exponents());
         let (scores, slopes) = (self.sums(ROWS), self.sums(ROWS));
         let sums = self.matrix_sums(problem.depth);
@@ -310,7 +311,8 @@ impl<'k> Attention<'k, '_> {
             let slopes = [0, 1].map(|which: u32| {
                 let slope = |(value, weights): (&Value<'k>, &[Value<'k>; 4])| {
                     let products = elements_of(*value, which);
-                    [0, 1, 2, 3].map(|i: usize| weights[i] * (products[i] - means[which as usize]))
+                    [0, 1, 2, 3]
+                        .map(|i: usize| weights[i] * products[i].mul_add(scale, means[which as usize]))
                 };
                 values.iter().zip(&weights[which as usize]).map(slope).collect::<Vec<_>>()
             });
@@ -321,7 +323,6 @@ impl<'k> Attention<'k, '_> {
             );
             k.await_products(0, &[&sums]);
         });
-        scaled(self, &sums, [self.scale(); 2]);
         self.store_rows(&place, &sums, (self.result(0), &own, problem.queries));
     }
 
@@ -354,7 +355,8 @@ impl<'k> Attention<'k, '_> {
             let window = Window { first, end: k.u32(count), count: problem.queries };
             blocks.copy(slot, &window, [&|row| q.start(of, row), &|row| cotangent.start(of, row)]);
         };
-        // The negated log-sum-exp, as the exponent of a power of two, and the mean of each query of a block.
+        // The negated log-sum-exp, as the exponent of a power of two, and the negated and scaled mean of each
+        // query of a block.
         let numbers = [0; 2].map(|_| k.shared(DType::F32, ROWS * narrow(AttentionWarpgroups::STAGES)));
         let load = |number: Value<'k>| {
             let (of, first) = block(number);
@@ -362,7 +364,7 @@ impl<'k> Attention<'k, '_> {
             let known = log_sum.number(log_sum.start(of, query));
             let sees = known.compare(CompareOp::Gt, k.f32(LOWEST));
             let off = sees.select(known * k.f32(-LOG2_E), k.f32(0.0));
-            [off, k.load(self.means(), self.query_number(of, query))]
+            [off, k.load(self.means(), self.query_number(of, query)) * k.f32(-self.factor())]
         };
         let store = |slot: Value<'k>, values: [Value<'k>; 2]| {
             k.when(k.local().below(ROWS), || {
@@ -380,6 +382,7 @@ impl<'k> Attention<'k, '_> {
         self.copy_own(&place, &of_own, (own.of, &window));
         let seen_from = place.rows.map(|row| own.first_query(own.first + row));
         let all_see = own.first_query(own.first + narrow(choice.rows() - 1));
+        let scale = self.scale();
         let exponent = k.f32(self.scale_of_exponents());
         let (scores, slopes) = (self.sums(ROWS), self.sums(ROWS));
         let [key_sums, value_sums] =
@@ -432,7 +435,7 @@ impl<'k> Attention<'k, '_> {
             let slopes = [0, 1].map(|which: u32| {
                 let slope = |((value, weights), means): ((&Value<'k>, &[Value<'k>; 4]), &[Value<'k>; 4])| {
                     let products = elements_of(*value, which);
-                    [0, 1, 2, 3].map(|i: usize| weights[i] * (products[i] - means[i]))
+                    [0, 1, 2, 3].map(|i: usize| weights[i] * products[i].mul_add(scale, means[i]))
                 };
                 values.iter().zip(&weights[which as usize]).zip(&means).map(slope).collect::<Vec<_>>()
             });
@@ -441,7 +444,6 @@ impl<'k> Attention<'k, '_> {
             k.await_products(0, &[&value_sums, &key_sums]);
             store(slot ^ 1, following);
         });
-        scaled(self, &key_sums, [self.scale(); 2]);
         for (write, sums) in [(1, key_sums), (2, value_sums)] {
             self.store_rows(&place, &sums, (self.result(write), &own, problem.keys));
         }
