@@ -119,8 +119,8 @@ impl Lowering<'_> {
         Some(LibrarySchedule { workspace: product.scratch(), extents, rounds })
     }
 
-    /// Returns `true` if the rows of the right operand are terms, and their number is not aligned, so that rows
-    /// of zeros must follow them; the left operand has zeros after its terms.
+    /// Returns `true` if the rows of the right operand are terms, and their number is not aligned, so that
+    /// rows of zeros must follow them; the left operand has zeros after its terms.
     fn needs_zeros(&self, contracted: &[usize], reads: &[Access]) -> bool {
         let (&[axis], right) = (contracted, &reads[1]) else { return false };
         let shape = &right.layout.shape;
