@@ -454,6 +454,23 @@ fn tables_are_followed_and_checked() {
     }
 }
 
+/// Prompts of several blocks of 64 over paged keys and values.
+#[test]
+fn warpgroups_follow_tables() {
+    let lines = "%0: f32[2, 4, 70, 16] = input \"q\"\n%1: f32[9, 2, 32, 16] = input \"k\"\n\
+        %2: f32[9, 2, 32, 32] = input \"v\"\n%3: i32[] = input \"offset\"\n%4: i32[] = input \"length\"\n\
+        %5: i32[2, 6] = input \"table\"\n\
+        %6: f32[2, 4, 70, 32], %7: f32[2, 4, 70] = attention %0, %1, %2, %3, %4, %5 \
+        {scale=0.25, causal, query_offset, key_length, block_table}";
+    let table = [4.0, 0.0, 1.0, 3.0, 2.0, -7.0, 8.0, 5.0, 6.0, 7.0, 0.0, 100.0];
+    for (offset, length) in [(80, 150), (0, 70), (-20, 50)] {
+        let leaves = leaves(offset, length).with("table", DType::I32, &[2, 6], &table);
+        for how in [warpgroups(1, DType::F16), warpgroups(2, DType::BF16)] {
+            agrees(lines, &leaves, false, how, false);
+        }
+    }
+}
+
 #[test]
 fn a_step_that_fails_writes_nothing() {
     let graph = graph(&text([1, 2, 1, 5, 6, 4, 4], ", causal"));
