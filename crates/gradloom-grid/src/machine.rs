@@ -312,7 +312,7 @@ impl Workgroup<'_> {
     }
 
     fn start_product(&mut self, product: &WarpgroupProduct, active: &[bool]) -> Result<(), String> {
-        let WarpgroupProduct { sums, adds, left, turned, .. } = product;
+        let WarpgroupProduct { sums, adds, left, transposed, .. } = product;
         sums.iter().try_for_each(|&number| self.check_complete(number))?;
         let mut operands = Vec::new();
         for (matrix, first) in product.shared() {
@@ -350,7 +350,7 @@ impl Workgroup<'_> {
                 let column: usize = at + j;
                 let mut total = if *adds { f32::from_bits(held[16 * i + j]) } else { 0.0 };
                 for (t, factor) in lefts[lane / subgroup * 16 + i].iter().enumerate() {
-                    total += factor * if *turned { rows[column][t] } else { rows[t][column] };
+                    total += factor * if *transposed { rows[column][t] } else { rows[t][column] };
                 }
                 held[16 * i + j] = total.to_bits();
             }

@@ -242,7 +242,7 @@ impl Printer<'_> {
 
     /// Returns the line of a product: a call for each step of 16 terms.
     fn product(&mut self, product: &WarpgroupProduct) -> String {
-        let WarpgroupProduct { sums, adds, left, right, first, turned } = product;
+        let WarpgroupProduct { sums, adds, left, right, first, transposed } = product;
         self.function(Function::Shared);
         let ValueType::Half8(dtype) = self.kernel.arrays[right.array as usize].ty else {
             unreachable!("the verifier has seen an array of halves")
@@ -250,7 +250,7 @@ impl Printer<'_> {
         let step = Step::new(product, dtype);
         self.steps.insert(step);
         let sums: Vec<String> = sums.iter().map(|number| format!("x{number}")).collect();
-        let (constant, offsets) = descriptor(right, *turned);
+        let (constant, offsets) = descriptor(right, *transposed);
         let (array, first) = (right.array, self.text(*first));
         let mut text =
             format!("{{ unsigned long long b = descriptor_of(&a{array}[{first}], {constant:#x}ull);");

@@ -16,26 +16,26 @@ pub(super) struct Step {
     /// True if the left operand is in shared memory.
     is_shared: bool,
     /// True if the rows of the right operand are the columns of the product.
-    turned: bool,
+    transposed: bool,
 }
 
 impl Step {
     /// Returns the function for a product of matrices of a dtype.
     pub(super) fn new(product: &WarpgroupProduct, dtype: DType) -> Self {
         let is_shared = matches!(product.left, ProductLeft::Shared(..));
-        Self { columns: 16 * narrow(product.sums.len()), dtype, is_shared, turned: product.turned }
+        Self { columns: 16 * narrow(product.sums.len()), dtype, is_shared, transposed: product.transposed }
     }
 
     /// Returns the function's name.
     pub(super) fn name(&self) -> String {
         let left = if self.is_shared { "shared" } else { "held" };
-        let order = if self.turned { "turned" } else { "straight" };
+        let order = if self.transposed { "transposed" } else { "straight" };
         format!("multiply_{}_{}_{left}_{order}", self.columns, self.dtype)
     }
 
     /// Returns the function's text.
     pub(super) fn text(&self) -> String {
-        let Self { columns, dtype, is_shared, turned } = *self;
+        let Self { columns, dtype, is_shared, transposed } = *self;
         let ty = if dtype == DType::BF16 { "bf16" } else { "f16" };
         let (sums, registers) = (columns / 16, columns / 2);
         let list = |f: &dyn Fn(u32) -> String, count: u32| (0..count).map(f).collect::<Vec<_>>().join(", ");
@@ -44,7 +44,7 @@ impl Step {
         let outputs = list(&|i| format!("\"+f\"(c{}.r[{}])", i / 8, i % 8), registers);
         let name = self.name();
         // The last immediate operand is 1 if the columns of each term are contiguous in memory.
-        let rows = u32::from(!turned);
+        let rows = u32::from(!transposed);
         let (declared, left, inputs, next, orders) = match is_shared {
             true => {
                 let left = format!("%{registers}");
@@ -70,8 +70,8 @@ impl Step {
 }
 
 /// Returns the constant part of a matrix's descriptor, and the offset of each step of 16 terms, in units of
-/// 16 bytes. The terms are the matrix's columns if `turned`, else its rows.
-pub(super) fn descriptor(matrix: &SharedMatrix, turned: bool) -> (u64, Vec<u32>) {
+/// 16 bytes. The terms are the matrix's columns if `transposed`, else its rows.
+pub(super) fn descriptor(matrix: &SharedMatrix, transposed: bool) -> (u64, Vec<u32>) {
     let row = u64::from(matrix.eights());
     let panel = u64::from(matrix.rows) * row;
     let mode: u64 = match matrix.panel() {
@@ -80,9 +80,9 @@ pub(super) fn descriptor(matrix: &SharedMatrix, turned: bool) -> (u64, Vec<u32>)
         _ => 3,
     };
     let constant = mode << 62 | (8 * row) << 32 | panel << 16;
-    let steps = if turned { matrix.columns } else { matrix.rows } / 16;
+    let steps = if transposed { matrix.columns } else { matrix.rows } / 16;
     let offset = |step: u32| {
-        if !turned {
+        if !transposed {
             return 16 * step * matrix.eights();
         }
         let (panel, along) = (2 * step / matrix.eights(), 2 * step % matrix.eights());

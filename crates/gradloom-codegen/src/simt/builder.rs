@@ -299,20 +299,20 @@ impl Builder {
     }
 
     /// Starts a product of warpgroups. If `adds` is true, it is added to the sums; otherwise, it replaces
-    /// them. `first` is the index of the first item of `right`. If `turned` is true, `right` is transposed:
-    /// its rows are the columns of the product.
+    /// them. `first` is the index of the first item of `right`. If `transposed` is true, the rows of
+    /// `right` are the columns of the product.
     pub fn start_product<'k>(
         &'k self,
         (sums, adds): (&[Variable<'k>], bool),
         left: Factor<'_, 'k>,
-        (right, first, turned): (SharedMatrix, Value<'k>, bool),
+        (right, first, transposed): (SharedMatrix, Value<'k>, bool),
     ) {
         let sums = sums.iter().map(|sum| sum.number).collect();
         let left = match left {
             Factor::Held(matrices) => ProductLeft::Held(matrices.iter().map(|matrix| matrix.id).collect()),
             Factor::Shared(matrix) => ProductLeft::Shared(matrix, self.u32(0).id),
         };
-        let product = WarpgroupProduct { sums, adds, left, right, first: first.id, turned };
+        let product = WarpgroupProduct { sums, adds, left, right, first: first.id, transposed };
         self.push(Stmt::StartProduct(Box::new(product)));
     }
 

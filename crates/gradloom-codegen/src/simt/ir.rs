@@ -122,7 +122,7 @@ pub struct WarpgroupProduct {
     /// invocations.
     pub first: ExprId,
     /// True if the rows of `right` are the columns of the product; false if they are its terms.
-    pub turned: bool,
+    pub transposed: bool,
 }
 
 impl WarpgroupProduct {

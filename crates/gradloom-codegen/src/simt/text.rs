@@ -91,7 +91,7 @@ impl Kernel {
                 };
                 let sign = if product.adds { "+=" } else { "=" };
                 let right = shared(&product.right, &text(&product.first));
-                let order = if product.turned { "columns" } else { "rows" };
+                let order = if product.transposed { "columns" } else { "rows" };
                 format!("start [{}] {sign} {left} * {order}({right})", sums.join(", "))
             }
             Stmt::AwaitProducts(most, sums) => {

@@ -185,7 +185,7 @@ impl Scope<'_> {
 
     /// Checks the extents and types of a product.
     fn product(&self, product: &WarpgroupProduct) -> Result<(), String> {
-        let WarpgroupProduct { sums, left, right, turned, .. } = product;
+        let WarpgroupProduct { sums, left, right, transposed, .. } = product;
         let kernel = self.kernel;
         let half = self.shared_matrix(right)?;
         sums.iter().try_for_each(|&number| self.sum(number))?;
@@ -215,7 +215,7 @@ impl Scope<'_> {
             return Err("the index of a matrix is no u32".into());
         }
         let (results, SharedMatrix { rows, columns, .. }) = (16 * narrow(sums.len()), *right);
-        match (if *turned { [columns, rows] } else { [rows, columns] }) == [terms, results] {
+        match (if *transposed { [columns, rows] } else { [rows, columns] }) == [terms, results] {
             true => Ok(()),
             false => {
                 Err(format!("{terms} terms and {results} columns are no product with {rows} x {columns}"))
