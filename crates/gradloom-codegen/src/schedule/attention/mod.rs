@@ -34,8 +34,6 @@ const MOST_EACH: usize = 16;
 const MOST_WIDTH: usize = 64;
 /// Maximum number of elements of a query, key or value for products of warpgroups.
 const MOST_WARPGROUP_WIDTH: usize = 128;
-/// Maximum number of warpgroups in a workgroup.
-const MOST_WARPGROUPS: usize = 3;
 /// Maximum number of rows per invocation.
 const MOST_OWN: usize = 8;
 
@@ -161,7 +159,6 @@ fn warpgroups_fit(kernel: Kernel, problem: &Problem, warpgroups: &Warpgroups, li
     limits.warpgroups
         && limits.large_memory.is_some_and(|most| warpgroups.bytes(kernel, problem) <= most as usize)
         && limits.subgroup == Some(32)
-        && (1..=MOST_WARPGROUPS).contains(&warpgroups.warpgroups)
         && ![batch, heads, key_heads, queries, keys].contains(&0)
         // Strips and their sums must fit in registers.
         && [depth, value_depth]

@@ -4,10 +4,10 @@
 //! `query_offset`, `key_length`, `block_table`), the scale of the scores, and the extents
 //! `batch heads key-heads queries keys depth value-depth`. The choice follows after a `:`, as `block` with
 //! the tile (rows and columns of a thread, threads along rows and columns), `matrices` with the size of a
-//! subgroup and the columns of a phase, `warpgroups` with their number, `lanes` with the invocations of a
-//! workgroup, or `own` with the rows of an invocation.
+//! subgroup and the columns of a phase, `lanes` with the invocations of a workgroup, or `own` with the rows
+//! of an invocation.
 
-use super::{Choice, Kernel, Lanes, Matrices, Problem, Tile, Warpgroups};
+use super::{Choice, Kernel, Lanes, Matrices, Problem, Tile};
 use gradloom_core::ir::AttentionSpec;
 
 /// Maximum value of a number in a line, which prevents overflows in computations.
@@ -48,9 +48,7 @@ pub fn to_line(kernel: Kernel, problem: &Problem, choice: &Choice) -> String {
         Choice::Matrices(Matrices { subgroup, columns }) => {
             words.extend(["matrices".into(), subgroup.to_string(), columns.to_string()]);
         }
-        Choice::Warpgroups(Warpgroups { warpgroups }) => {
-            words.extend(["warpgroups".into(), warpgroups.to_string()]);
-        }
+        Choice::Warpgroups(_) => unreachable!("they replace matrices when a launch is scheduled"),
         Choice::Lanes(Lanes { threads, .. }) => words.extend(["lanes".into(), threads.to_string()]),
         Choice::Own { rows } => words.extend(["own".into(), rows.to_string()]),
     }
@@ -86,10 +84,6 @@ pub fn from_line(line: &str) -> Option<(Kernel, Problem, Choice)> {
         "matrices" => {
             let [subgroup, columns] = numbers(words)?;
             Choice::Matrices(Matrices { subgroup, columns })
-        }
-        "warpgroups" => {
-            let [warpgroups] = numbers(words)?;
-            Choice::Warpgroups(Warpgroups { warpgroups })
         }
         "lanes" => {
             let [threads] = numbers(words)?;
