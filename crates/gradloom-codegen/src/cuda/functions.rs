@@ -259,8 +259,8 @@ __device__ float4 to_vector(Bfloat4 a) {
 
 /// Matrix operands in TF32 (PTX ISA, section "Matrix fragments for mma.m16n8k8"). An operand consists of two
 /// steps of eight terms; the right operand also consists of two halves of eight columns. Sums have the same
-/// layout as with 16-bit operands. In both operands, the two terms of
-/// a step that a thread holds are adjacent, so a sum becomes a left operand without a shuffle.
+/// layout as with 16-bit operands. In both operands, the two terms of a step that a thread holds are
+/// adjacent, so a sum becomes a left operand without a shuffle.
 const TF32: &str = "struct WideLeft {
     float r[8];
 };

@@ -55,7 +55,7 @@ impl Lowering<'_> {
     /// compute it. `result` contains the layout and the type of the result.
     fn library_dtype(&self, axes: &DotAxes, reads: &[Access], result: (&Layout, DType)) -> Option<DType> {
         let limits = &self.target.limits;
-        let (dtype, least) = of_library(self.target)?;
+        let (dtype, least) = library_support(self.target)?;
         let layout = |read: &Access| match read.dtype == dtype {
             true => read.layout.clone(),
             false => rounded_layout(&read.layout),
@@ -209,7 +209,7 @@ impl Lowering<'_> {
 
 /// Returns the operand type with which the library computes products for a target, and the minimum number of
 /// their multiplications; `None` if it computes none.
-pub(crate) fn of_library(target: &Target) -> Option<(DType, usize)> {
+pub(crate) fn library_support(target: &Target) -> Option<(DType, usize)> {
     let (limits, precision) = (&target.limits, target.precision());
     let least = least_product(precision, limits.library?)?;
     let dtype = match precision {

@@ -11,7 +11,7 @@ mod bias;
 mod followed;
 mod joined;
 mod launches;
-pub(crate) mod library;
+mod library;
 mod narrow;
 mod operands;
 mod pad;
@@ -28,6 +28,7 @@ use gradloom_core::ir::{Graph, ValueId};
 use gradloom_core::kernel::{Access, Kernel, Launch, LibrarySchedule, Lowered};
 pub(crate) use launches::{Request, Sharing};
 use library::Padded;
+pub(crate) use library::library_support;
 use std::ops::{Deref, DerefMut};
 
 /// Fusion of ops into kernels for GPUs.

@@ -4,7 +4,7 @@
 //! temporaries: rows of 50,257 logits, one per token of a vocabulary, are padded to 50,264. Invariant: the
 //! padding is zero if a loop writes the rows; otherwise nothing reads it.
 
-use super::library::{Padded, is_large, of_library, part, rounded_layout, zeros};
+use super::library::{Padded, is_large, library_support, part, rounded_layout, zeros};
 use super::{Draft, Lowering};
 use crate::cuda::{EXTENT_ALIGNMENT, LibraryProduct, Room};
 use gradloom_core::ir::{DType, DotAxes, OpKind, ValueId};
@@ -17,7 +17,7 @@ type IsLarge<'l> = dyn Fn(&DotAxes, [&Layout; 2], DType) -> bool + 'l;
 /// Aligns the rows of temporaries that large products read or write.
 pub(super) fn rows(lowering: &mut Lowering<'_>) {
     let target = lowering.target;
-    let Some((dtype, least)) = of_library(target) else { return };
+    let Some((dtype, least)) = library_support(target) else { return };
     let is_large: &IsLarge<'_> = &|axes, operands, right| {
         is_large(&target.limits, axes, operands, (right, dtype), (least, usize::MAX))
     };

@@ -129,7 +129,7 @@ impl Target {
                 attention::obstacle(schedule, reads, self.half()?, &self.limits)
             }
             (Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. }, Schedule::Product(_)) => {
-                let (dtype, least) = lower::library::of_library(self)?;
+                let (dtype, least) = lower::library_support(self)?;
                 let [left, right] = [0, 1].map(|read| &reads[read].layout);
                 let is_large = LibraryProduct::multiplications(axes, &left.shape, &right.shape) >= least;
                 let result = (&write.layout, write.dtype);
