@@ -22,7 +22,7 @@ const _: () = assert!(ROWS as usize == AttentionWarpgroups::ROWS);
 /// Number of matrices of scores along a block of the other operand.
 const MATRICES: u32 = ROWS / SIDE;
 
-/// Returns the index of a row's first element.
+/// Function that returns the index of a row's first element.
 type Start<'a, 'k> = &'a dyn Fn(Value<'k>) -> Value<'k>;
 
 /// Two operands whose blocks are copied to workgroup memory, alternately to two slots.
@@ -52,6 +52,22 @@ impl<'k, 'b> Blocks<'k, 'b> {
             copy(self.k, self.threads, self.operands[which].1, self.at(which, slot), window, start);
         }
     }
+}
+
+/// State of a kernel that iterates over blocks of keys and values for a workgroup's queries.
+struct Queries<'k, 'b> {
+    place: Place<'k>,
+    own: Own<'k>,
+    /// Sequence and key head.
+    of: Head<'k>,
+    /// Number of keys visible to each of the invocation's queries.
+    limits: [Value<'k>; 2],
+    /// Number of keys visible to any query of the workgroup.
+    end: Value<'k>,
+    /// Number of keys visible to all queries of the workgroup.
+    all_see: Value<'k>,
+    /// Blocks of keys and of values.
+    blocks: Blocks<'k, 'b>,
 }
 
 /// Starts copying rows of an operand to a matrix.
@@ -97,10 +113,68 @@ fn lefts<'k>(k: &'k Builder, half: DType, rows: &[Vec<[Value<'k>; 4]>; 2]) -> Ve
     rows[0].iter().zip(&rows[1]).map(left).collect()
 }
 
-impl<'k> Attention<'k, '_> {
-    /// Returns variables for the sums of `columns` columns.
-    fn sums(&self, columns: u32) -> Vec<Variable<'k>> {
-        self.matrix_sums(columns as usize)
+impl<'k, 'b> Attention<'k, 'b> {
+    /// Returns variables for the scores of a block of the other operand.
+    fn block_scores(&self) -> Vec<Variable<'k>> {
+        self.matrix_sums(AttentionWarpgroups::ROWS)
+    }
+
+    /// Returns the initial state of a kernel of queries.
+    fn queries(&self, choice: AttentionWarpgroups) -> Queries<'k, 'b> {
+        let (k, problem) = (self.k, self.problem);
+        let place = Place::new(k, [choice.threads(), 32], true);
+        let own = self.own_queries(choice.rows());
+        let of = [own.of[0], self.key_head(own.of[1])];
+        let [_, keys, values] = self.queries_keys_values();
+        let (limits, end) = self.limits_of(&place, &own, choice.rows());
+        let all_see = own.limit(own.first);
+        let widths = [(keys, problem.depth), (values, problem.value_depth)];
+        let blocks = Blocks::new(k, place.threads, self.half, widths);
+        Queries { place, own, of, limits, end, all_see, blocks }
+    }
+
+    /// Starts copying the blocks of keys and values from key `first` on to a slot.
+    fn copy_keys(
+        &self,
+        Queries { of, end, blocks, .. }: &Queries<'k, '_>,
+        slot: Value<'k>,
+        first: Value<'k>,
+    ) {
+        let window = Window { first, end: *end, count: self.problem.keys };
+        blocks.copy(slot, &window, [&|key| self.key_row(1, *of, key), &|key| self.key_row(2, *of, key)]);
+    }
+
+    /// Waits for the blocks from key `start` on, starts copying the next ones, and returns the slot of the
+    /// former.
+    fn next_keys(&self, state: &Queries<'k, '_>, start: Value<'k>) -> Value<'k> {
+        let k = self.k;
+        let slot = start / ROWS % 2;
+        k.await_copies(0);
+        k.barrier();
+        k.when((start + ROWS).less(state.end), || self.copy_keys(state, slot ^ 1, start + ROWS));
+        k.end_copies();
+        slot
+    }
+
+    /// Masks the scores of the block from key `start` on.
+    fn mask_keys(&self, state: &Queries<'k, '_>, scores: &[Variable<'k>], start: Value<'k>) {
+        let k = self.k;
+        let first = (start + state.place.column).cast(DType::I32);
+        self.mask(scores, state.all_see.less(start + ROWS), &state.place, &|which, column| {
+            let seen = state.limits[which].cast(DType::I32) - first;
+            seen.compare(CompareOp::Gt, k.i32(column.cast_signed()))
+        });
+    }
+
+    /// Creates the matrix of a workgroup's rows of an operand.
+    fn own_matrix(&self, choice: AttentionWarpgroups, width: usize) -> SharedMatrix {
+        self.k.shared_matrix(self.half, [choice.rows(), width].map(narrow), 1)
+    }
+
+    /// Returns the window of a workgroup's queries.
+    fn window(&self, own: &Own<'k>) -> Window<'k> {
+        let end = self.k.u32(narrow(self.problem.queries));
+        Window { first: own.first, end, count: self.problem.queries }
     }
 
     /// Replaces the scores that are not `visible` by [`LOWEST`] if the block `is_partial`, that is, contains
@@ -145,42 +219,23 @@ impl<'k> Attention<'k, '_> {
     /// Appends the computation of the output and the log-sum-exp.
     pub(super) fn forward_by_warpgroups(&self, choice: AttentionWarpgroups) {
         let (k, problem) = (self.k, self.problem);
-        let place = Place::new(k, [choice.threads(), 32], true);
-        let own = self.own_queries(choice.rows());
-        let of = [own.of[0], self.key_head(own.of[1])];
-        let [q, all_keys, all_values] = self.queries_keys_values();
-        let (limits, end) = self.limits_of(&place, &own, choice.rows());
-        self.check_table_of(&own, place.threads);
-        let widths = [(all_keys, problem.depth), (all_values, problem.value_depth)];
-        let blocks = Blocks::new(k, place.threads, self.half, widths);
-        let copy = |slot: Value<'k>, first: Value<'k>| {
-            let window = Window { first, end, count: problem.keys };
-            blocks.copy(slot, &window, [&|key| self.key_row(1, of, key), &|key| self.key_row(2, of, key)]);
-        };
-        copy(k.u32(0), k.u32(0));
-        let queries = k.shared_matrix(self.half, [choice.rows(), problem.depth].map(narrow), 1);
-        let queries_end = k.u32(narrow(problem.queries));
-        let window = Window { first: own.first, end: queries_end, count: problem.queries };
-        self.copy_own(&place, &[(queries, q)], (own.of, &window));
+        let state = self.queries(choice);
+        let Queries { place, own, limits, end, blocks, .. } = &state;
+        self.check_table_of(own, place.threads);
+        self.copy_keys(&state, k.u32(0), k.u32(0));
+        let q = self.operand(0);
+        let queries = self.own_matrix(choice, problem.depth);
+        self.copy_own(place, &[(queries, q)], (own.of, &self.window(own)));
         let [scale, away] = [1.0, -1.0].map(|sign| k.f32(sign * self.scale_of_exponents()));
         let (maxima, totals) = self.softmax_state();
-        let scores = self.sums(ROWS);
+        let scores = self.block_scores();
         let sums = self.matrix_sums(problem.value_depth);
-        let all_see = own.limit(own.first);
-        k.count(k.u32(0), end, k.u32(ROWS), |start| {
-            let slot = start / ROWS % 2;
-            k.await_copies(0);
-            k.barrier();
-            k.when((start + ROWS).less(end), || copy(slot ^ 1, start + ROWS));
-            k.end_copies();
+        k.count(k.u32(0), *end, k.u32(ROWS), |start| {
+            let slot = self.next_keys(&state, start);
             let (keys, first) = blocks.at(0, slot);
             k.start_product((&scores, false), Factor::Shared(queries), (keys, first, true));
             k.await_products(0, &[&scores]);
-            let first = (start + place.column).cast(DType::I32);
-            self.mask(&scores, all_see.less(start + ROWS), &place, &|which, column| {
-                let seen = limits[which].cast(DType::I32) - first;
-                seen.compare(CompareOp::Gt, k.i32(column.cast_signed()))
-            });
+            self.mask_keys(&state, &scores, start);
             let values: Vec<Value<'k>> = scores.iter().map(|sum| sum.get()).collect();
             let shown = [0, 1].map(|which: u32| -> Vec<[Value<'k>; 4]> {
                 values.iter().map(|value| elements_of(*value, which)).collect()
@@ -214,9 +269,9 @@ impl<'k> Attention<'k, '_> {
             );
             k.await_products(0, &[&sums]);
         });
-        let shares = self.store_log_sums(&place, &own, (maxima, totals, limits));
+        let shares = self.store_log_sums(place, own, (maxima, totals, *limits));
         scaled(self, &sums, shares);
-        self.store_rows(&place, &sums, (self.result(0), &own, problem.queries));
+        self.store_rows(place, &sums, (self.result(0), own, problem.queries));
     }
 
     /// Writes the sums of a workgroup's rows, up to row `end`, to a result. Adjacent invocations exchange
@@ -253,24 +308,13 @@ impl<'k> Attention<'k, '_> {
     /// Appends the computation of dq and, for the kernel of the keys, of each query's mean.
     pub(super) fn query_gradient_by_warpgroups(&self, choice: AttentionWarpgroups) {
         let (k, problem) = (self.k, self.problem);
-        let place = Place::new(k, [choice.threads(), 32], true);
-        let own = self.own_queries(choice.rows());
-        let of = [own.of[0], self.key_head(own.of[1])];
-        let [q, all_keys, all_values] = self.queries_keys_values();
+        let state = self.queries(choice);
+        let Queries { place, own, limits, end, blocks, .. } = &state;
         let [_, log_sum, cotangent] = self.output_and_cotangent();
-        let (limits, end) = self.limits_of(&place, &own, choice.rows());
-        let widths = [(all_keys, problem.depth), (all_values, problem.value_depth)];
-        let blocks = Blocks::new(k, place.threads, self.half, widths);
-        let copy = |slot: Value<'k>, first: Value<'k>| {
-            let window = Window { first, end, count: problem.keys };
-            blocks.copy(slot, &window, [&|key| self.key_row(1, of, key), &|key| self.key_row(2, of, key)]);
-        };
-        copy(k.u32(0), k.u32(0));
-        let matrices = [problem.depth, problem.value_depth]
-            .map(|width| k.shared_matrix(self.half, [choice.rows(), width].map(narrow), 1));
-        let queries_end = k.u32(narrow(problem.queries));
-        let window = Window { first: own.first, end: queries_end, count: problem.queries };
-        self.copy_own(&place, &[(matrices[0], q), (matrices[1], cotangent)], (own.of, &window));
+        self.copy_keys(&state, k.u32(0), k.u32(0));
+        let matrices = [problem.depth, problem.value_depth].map(|width| self.own_matrix(choice, width));
+        let of_own = [(matrices[0], self.operand(0)), (matrices[1], cotangent)];
+        self.copy_own(place, &of_own, (own.of, &self.window(own)));
         let there = place.rows.map(|row| (own.first + row).min(k.u32(narrow(problem.queries) - 1)));
         let offs = [0, 1].map(|which: usize| {
             let sees = limits[which].compare(CompareOp::Gt, k.u32(0));
@@ -278,26 +322,17 @@ impl<'k> Attention<'k, '_> {
             sees.select(off, k.f32(0.0))
         });
         let (scale, away) = (self.scale(), k.f32(-self.factor()));
-        let means = self.means_by_matrices(&place, &own, there).map(|mean| mean * away);
+        let means = self.means_by_matrices(place, own, there).map(|mean| mean * away);
         let exponent = k.f32(self.scale_of_exponents());
-        let (scores, slopes) = (self.sums(ROWS), self.sums(ROWS));
+        let (scores, slopes) = (self.block_scores(), self.block_scores());
         let sums = self.matrix_sums(problem.depth);
-        let all_see = own.limit(own.first);
-        k.count(k.u32(0), end, k.u32(ROWS), |start| {
-            let slot = start / ROWS % 2;
-            k.await_copies(0);
-            k.barrier();
-            k.when((start + ROWS).less(end), || copy(slot ^ 1, start + ROWS));
-            k.end_copies();
+        k.count(k.u32(0), *end, k.u32(ROWS), |start| {
+            let slot = self.next_keys(&state, start);
             let [(keys, first_key), (values, first_value)] = [0, 1].map(|which| blocks.at(which, slot));
             k.start_product((&scores, false), Factor::Shared(matrices[0]), (keys, first_key, true));
             k.start_product((&slopes, false), Factor::Shared(matrices[1]), (values, first_value, true));
             k.await_products(1, &[&scores]);
-            let first = (start + place.column).cast(DType::I32);
-            self.mask(&scores, all_see.less(start + ROWS), &place, &|which, column| {
-                let seen = limits[which].cast(DType::I32) - first;
-                seen.compare(CompareOp::Gt, k.i32(column.cast_signed()))
-            });
+            self.mask_keys(&state, &scores, start);
             let values: Vec<Value<'k>> = scores.iter().map(|sum| sum.get()).collect();
             let weights = [0, 1].map(|which: u32| {
                 let weight = |score: Value<'k>| score.mul_add(exponent, offs[which as usize]).native_exp2();
@@ -323,7 +358,7 @@ impl<'k> Attention<'k, '_> {
             );
             k.await_products(0, &[&sums]);
         });
-        self.store_rows(&place, &sums, (self.result(0), &own, problem.queries));
+        self.store_rows(place, &sums, (self.result(0), own, problem.queries));
     }
 
     /// Appends the computation of dk and dv.
@@ -375,8 +410,7 @@ impl<'k> Attention<'k, '_> {
         };
         copy(k.u32(0), k.u32(0));
         store(k.u32(0), load(k.u32(0)));
-        let matrices = [problem.depth, problem.value_depth]
-            .map(|width| k.shared_matrix(self.half, [choice.rows(), width].map(narrow), 1));
+        let matrices = [problem.depth, problem.value_depth].map(|width| self.own_matrix(choice, width));
         let window = Window { first: own.first, end: k.u32(narrow(problem.keys)), count: problem.keys };
         let of_own = [(matrices[0], all_keys), (matrices[1], all_values)];
         self.copy_own(&place, &of_own, (own.of, &window));
@@ -384,7 +418,7 @@ impl<'k> Attention<'k, '_> {
         let all_see = own.first_query(own.first + narrow(choice.rows() - 1));
         let scale = self.scale();
         let exponent = k.f32(self.scale_of_exponents());
-        let (scores, slopes) = (self.sums(ROWS), self.sums(ROWS));
+        let (scores, slopes) = (self.block_scores(), self.block_scores());
         let [key_sums, value_sums] =
             [problem.depth, problem.value_depth].map(|width| self.matrix_sums(width));
         k.count(k.u32(0), total, k.u32(1), |number| {
