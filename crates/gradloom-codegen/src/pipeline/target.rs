@@ -291,10 +291,12 @@ mod tests {
             )
         };
         let of = |width, operands, scale| obstacles(&attention(width, operands, scale), Precision::Bf16);
-        assert_eq!(of(64, "%1, %1, %1", 0.5), [""; 0]);
+        for width in [64, 80, 96, 128] {
+            assert_eq!(of(width, "%1, %1, %1", 0.5), [""; 0]);
+        }
         assert_eq!(
             of(72, "%1, %1, %1", 0.5),
-            ["rows have 72 elements, not a multiple of 16 that is at most 64"]
+            ["rows have 72 elements, not a multiple of 16 that is at most 128"]
         );
         assert_eq!(of(64, "%1, %0, %1", 0.5), ["the keys are f32 in memory"]);
         assert_eq!(of(64, "%1, %1, %1", -0.5), ["the scale of the scores is not positive"]);

@@ -82,8 +82,7 @@ fn widened(choice: Choice, problem: &Problem, reads: &[Access]) -> Choice {
 }
 
 /// Replaces matrix instructions with products of warpgroups if the device has them, and the operands are 16
-/// bits wide in memory. Rows that are too wide for matrix instructions keep their blocks: products of
-/// warpgroups of more than 64 columns were run on the simulated grid, but on no GPU.
+/// bits wide in memory. They replace blocks, too, if rows are too wide for matrix instructions.
 fn by_warpgroups(
     choice: Choice,
     kernel: Kernel,
@@ -91,7 +90,17 @@ fn by_warpgroups(
     (reads, half): (&[Access], DType),
     limits: &Limits,
 ) -> Choice {
-    let Choice::Matrices(_) = choice else { return choice };
+    let is_replaced = match choice {
+        Choice::Matrices(_) => true,
+        Choice::Block(_) => {
+            problem.depth.max(problem.value_depth) > MOST_WIDTH
+                && problem.queries.min(problem.keys) >= Matrices::ROWS / 2
+        }
+        _ => false,
+    };
+    if !is_replaced {
+        return choice;
+    }
     let is_copied = |(_, read): (&str, &Access)| read.dtype == half && rows_are_groups(&read.layout, 8);
     if half.bytes() != 2 || !copied(kernel, problem, reads).all(is_copied) {
         return choice;
@@ -135,9 +144,9 @@ pub(crate) fn obstacle(
         return None;
     }
     let widths = [problem.depth, problem.value_depth];
-    if let Some(width) = widths.iter().find(|width| !width.is_multiple_of(MATRIX) || **width > MOST_WIDTH) {
+    if let Some(width) = widths.iter().find(|width| !is_warpgroup_width(**width)) {
         return Some(format!(
-            "rows have {width} elements, not a multiple of {MATRIX} that is at most {MOST_WIDTH}"
+            "rows have {width} elements, not a multiple of {MATRIX} that is at most {MOST_WARPGROUP_WIDTH}"
         ));
     }
     if problem.spec.scale <= 0.0 {
@@ -153,6 +162,11 @@ pub(crate) fn obstacle(
     copied(schedule.kernels[0].0, problem, reads).find_map(of_operand)
 }
 
+/// Returns `true` if products of warpgroups can have rows of `width` elements.
+fn is_warpgroup_width(width: usize) -> bool {
+    width.is_multiple_of(MATRIX) && (1..=MOST_WARPGROUP_WIDTH).contains(&width)
+}
+
 /// Returns `true` if products of warpgroups can compute a kernel with this choice.
 fn warpgroups_fit(kernel: Kernel, problem: &Problem, warpgroups: &Warpgroups, limits: &Limits) -> bool {
     let Problem { batch, heads, key_heads, queries, keys, depth, value_depth, .. } = *problem;
@@ -161,9 +175,8 @@ fn warpgroups_fit(kernel: Kernel, problem: &Problem, warpgroups: &Warpgroups, li
         && limits.subgroup == Some(32)
         && ![batch, heads, key_heads, queries, keys].contains(&0)
         // Strips and their sums must fit in registers.
-        && [depth, value_depth]
-            .iter()
-            .all(|&width| width.is_multiple_of(MATRIX) && (1..=MOST_WARPGROUP_WIDTH).contains(&width))
+        && is_warpgroup_width(depth)
+        && is_warpgroup_width(value_depth)
         // Maxima are computed before scaling.
         && problem.spec.scale > 0.0
 }
