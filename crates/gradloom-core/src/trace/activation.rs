@@ -49,7 +49,9 @@ impl Tensor {
         0.5 * self * (1.0 + (self * std::f64::consts::FRAC_1_SQRT_2).erf())
     }
 
-    /// Computes the tanh approximation of GELU, as in GPT-2: `0.5 x (1 + tanh(sqrt(2/π) (x + 0.044715 x³)))`.
+    /// Computes the tanh approximation of GELU, as in GPT-2: `0.5 x (1 + tanh u)` with
+    /// `u = sqrt(2/π) (x + 0.044715 x³)`. It equals `x · sigmoid(2u)`, which takes half as much arithmetic, and
+    /// keeps the digits of the small results of negative `x`. Hendrycks and Gimpel, 2016.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};
@@ -59,8 +61,8 @@ impl Tensor {
     #[must_use]
     pub fn gelu_tanh(self) -> Tensor {
         let _called = acting("gelu_tanh");
-        let inner = SQRT_2_OVER_PI * (self + 0.044715 * (self * self * self));
-        0.5 * self * (1.0 + inner.tanh())
+        let slope = 2.0 * SQRT_2_OVER_PI;
+        self * (self * (slope + 0.044715 * slope * (self * self))).sigmoid()
     }
 
     /// Computes `x · sigmoid(x)`.
