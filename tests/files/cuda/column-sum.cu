@@ -40,19 +40,21 @@ extern "C" __global__ void __launch_bounds__(256) k_reduce_1024_x_40(const float
     unsigned v9 = min(v2, 39u);
     bool v11 = (v2 < 40u);
     float x0 = (0.0f);
-    for (unsigned i0 = 0u; i0 < 2u; i0 += 1u) {
-        float v36 = b0[((((((blockIdx.x * 2u) + i0) * 4u) + v5) * 40u) + v9)];
-        x0 = (x0 + (v11 ? v36 : (0.0f)));
+    for (unsigned i0 = 0u; i0 < 2u; i0 += 2u) {
+        float v44 = b0[((((((blockIdx.x * 2u) + i0) * 4u) + v5) * 40u) + v9)];
+        float v52 = b0[((((((blockIdx.x * 2u) + (i0 + 1u)) * 4u) + v5) * 40u) + v9)];
+        x0 = (x0 + (v11 ? v44 : (0.0f)));
+        x0 = (x0 + (v11 ? v52 : (0.0f)));
     }
-    float v51 = x0;
-    a0[threadIdx.x] = v51;
+    float v81 = x0;
+    a0[threadIdx.x] = v81;
     __syncthreads();
     wait_for_others();
     if (((v5 == 0u) && v11)) {
-        float x1 = v51;
+        float x1 = v81;
         for (unsigned i1 = 1u; i1 < 4u; i1 += 1u) {
-            float v63 = a0[((i1 * 64u) + v2)];
-            x1 = (x1 + v63);
+            float v93 = a0[((i1 * 64u) + v2)];
+            x1 = (x1 + v93);
         }
         b1[((blockIdx.x * 40u) + v9)] = x1;
     }

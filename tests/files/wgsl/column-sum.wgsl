@@ -18,18 +18,20 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     let v9 = min(v2, 39u);
     let v11 = (v2 < 40u);
     var x0 = 0.0f;
-    for (var i0 = 0u; i0 < 2u; i0 += 1u) {
-        let v36 = b0[((((((group * 2u) + i0) * 4u) + v5) * 40u) + v9)];
-        x0 = (x0 + select(0.0f, v36, v11));
+    for (var i0 = 0u; i0 < 2u; i0 += 2u) {
+        let v44 = b0[((((((group * 2u) + i0) * 4u) + v5) * 40u) + v9)];
+        let v52 = b0[((((((group * 2u) + (i0 + 1u)) * 4u) + v5) * 40u) + v9)];
+        x0 = (x0 + select(0.0f, v44, v11));
+        x0 = (x0 + select(0.0f, v52, v11));
     }
-    let v51 = x0;
-    a0[local] = v51;
+    let v81 = x0;
+    a0[local] = v81;
     workgroupBarrier();
     if (((v5 == 0u) && v11)) {
-        var x1 = v51;
+        var x1 = v81;
         for (var i1 = 1u; i1 < 4u; i1 += 1u) {
-            let v63 = a0[((i1 * 64u) + v2)];
-            x1 = (x1 + v63);
+            let v93 = a0[((i1 * 64u) + v2)];
+            x1 = (x1 + v93);
         }
         b1[((group * 40u) + v9)] = x1;
     }

@@ -17,6 +17,7 @@
 // row [5 x 70]
 @group(0) @binding(0) var<storage, read_write> b0: array<f32>;
 var<workgroup> a0: array<f32, 256>;
+var<workgroup> a1: array<f32, 256>;
 fn is_nan(x: f32) -> bool {
     return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
 }
@@ -61,7 +62,6 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         workgroupBarrier();
     }
     let v79 = a0[(v5 * 32u)];
-    workgroupBarrier();
     var x1 = 0.0f;
     let v85 = exp_or_nan((v39 - v79));
     x1 = (x1 + v85);
@@ -69,19 +69,18 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     x1 = (x1 + v89);
     let v94 = exp_or_nan((v56 - v79));
     x1 = (x1 + select(0.0f, v94, v15));
-    a0[local] = x1;
+    a1[local] = x1;
     workgroupBarrier();
     for (var i1 = 0u; i1 < 5u; i1 += 1u) {
         let v106 = (16u >> (u32(i1) & 31u));
         if ((v2 < v106)) {
-            let v110 = a0[(local + v106)];
-            let v113 = a0[local];
-            a0[local] = (v113 + v110);
+            let v110 = a1[(local + v106)];
+            let v113 = a1[local];
+            a1[local] = (v113 + v110);
         }
         workgroupBarrier();
     }
-    let v117 = a0[(v5 * 32u)];
-    workgroupBarrier();
+    let v117 = a1[(v5 * 32u)];
     if (v29) {
         b0[((v27 * 70u) + v2)] = (v85 / v117);
     }

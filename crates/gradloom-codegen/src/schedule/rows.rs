@@ -8,6 +8,9 @@ use gradloom_core::kernel::{Access, Body, Level, NodeId, NodeKind, RowSchedule, 
 const WORKGROUP: usize = 256;
 /// Maximum number of partial results per column, for few and for many rows.
 const MOST_PARTIALS: [usize; 2] = [128, 256];
+/// Maximum number of partial results per column if rows are reduced, too. Slots then add up so few rows that
+/// one level of sums is enough, and half as many registers.
+const MANY_PARTIALS: usize = 1024;
 /// Minimum number of rows per slot and partial result for which the larger maximum of partial results
 /// applies.
 const FEW_STEPS: usize = 16;
@@ -39,6 +42,10 @@ const SUMS_OF_A_LANE: usize = 64;
 const VECTOR: usize = 8;
 /// Number of lanes that add up the partial results of a column.
 const FINISHING_LANES: usize = 16;
+
+/// Number of rows of a body with reductions of columns alone that an invocation loads before it stores the
+/// first, so that enough bytes are on their way from memory.
+const AHEAD: usize = 2;
 
 /// Returns the schedule of the rows of a body with reductions.
 pub(crate) fn rows(body: &Body, limits: &Limits) -> RowSchedule {
@@ -139,6 +146,7 @@ fn shared_out(body: &Body, limits: &Limits, fours: bool) -> RowSchedule {
     let turns = body.rows.div_ceil(slots);
     let partials = match limits.software {
         true => FEW_PARTIALS,
+        false if along && turns >= FEW_STEPS * MANY_PARTIALS => MANY_PARTIALS,
         false if turns >= FEW_STEPS * MOST_PARTIALS[1] => MOST_PARTIALS[1],
         false => MOST_PARTIALS[0],
     };
@@ -152,5 +160,20 @@ fn shared_out(body: &Body, limits: &Limits, fours: bool) -> RowSchedule {
     let each = body.columns.div_ceil(lanes * width);
     let [each, blocks] = if apart && each > 1 { [1, each] } else { [each, 1] };
     let each = each * width;
-    RowSchedule { lanes, slots, steps, each, fours, groups, blocks, subgroup, finishing, kept: None }
+    let is_whole = slots * steps * groups == body.rows;
+    let schedule = RowSchedule {
+        lanes,
+        slots,
+        steps,
+        ahead: 1,
+        each,
+        fours,
+        groups,
+        blocks,
+        subgroup,
+        finishing,
+        kept: None,
+    };
+    let reads_ahead = apart && is_whole && steps.is_multiple_of(AHEAD) && schedule.is_unrolled();
+    RowSchedule { ahead: if reads_ahead { AHEAD } else { 1 }, ..schedule }
 }

@@ -15,11 +15,13 @@ pub(super) struct Nodes<'k, 'b> {
     k: &'k Builder,
     body: &'b Body,
     operands: Operands<'k, 'b>,
-    /// Values of the nodes at each of the invocation's positions. Values of levels other than `Element` are
-    /// stored at the first position.
+    /// Values of the nodes at each of the invocation's positions. Values of level `Row` are stored at the first
+    /// position of their row, those of level `Uniform` at the first of all.
     values: Vec<Vec<Option<Value<'k>>>>,
     /// Index of the invocation's current position.
     at: usize,
+    /// Index of the first position of the current row.
+    row_at: usize,
     /// First position of the current group of four adjacent ones, if positions are processed in groups of
     /// four.
     four: Option<Position<'k>>,
@@ -81,7 +83,8 @@ pub(super) struct Position<'k> {
 impl<'k, 'b> Nodes<'k, 'b> {
     pub(super) fn new(k: &'k Builder, body: &'b Body, operands: Operands<'k, 'b>) -> Self {
         let values = vec![vec![None; body.nodes.len()]];
-        Self { k, body, operands, values, at: 0, four: None, fours: Vec::new(), kept: None, product: None }
+        let (four, fours, kept, product) = (None, Vec::new(), None, None);
+        Self { k, body, operands, values, at: 0, row_at: 0, four, fours, kept, product }
     }
 
     /// Sets the element of the product to which the body is an epilogue.
@@ -96,8 +99,10 @@ impl<'k, 'b> Nodes<'k, 'b> {
         self.kept = Some(KeptRow { read, array, state: Kept::Empty });
     }
 
-    /// Begins another row.
-    pub(super) fn begin_row(&mut self) {
+    /// Begins a row whose positions start at index `at`.
+    pub(super) fn begin_row(&mut self, at: usize) {
+        self.turn_to(at);
+        self.row_at = at;
         if let Some(kept) = &mut self.kept {
             kept.state = Kept::Empty;
         }
@@ -124,14 +129,18 @@ impl<'k, 'b> Nodes<'k, 'b> {
         self.four = Some(first);
     }
 
-    /// Selects a position outside of groups of four.
+    /// Selects the first position of the row, outside of groups of four.
     pub(super) fn turn_to_single(&mut self) {
-        self.turn_to(0);
+        self.turn_to(self.row_at);
         self.four = None;
     }
 
     fn known(&mut self, id: NodeId) -> &mut Option<Value<'k>> {
-        let at = if self.body.node(id).level == Level::Element { self.at } else { 0 };
+        let at = match self.body.node(id).level {
+            Level::Uniform => 0,
+            Level::Row => self.row_at,
+            Level::Element => self.at,
+        };
         &mut self.values[at][id.index()]
     }
 

@@ -42,8 +42,8 @@ struct Rows<'k, 'b> {
     nodes: Nodes<'k, 'b>,
     /// Depth of each node, which is the maximum number of reductions on a path to it.
     depths: Vec<usize>,
-    /// Shared arrays, by dtype and number.
-    arrays: Vec<(DType, usize, u32)>,
+    /// Shared arrays, by dtype, depth of the reduction, and number.
+    arrays: Vec<((DType, usize, usize), u32)>,
     /// Index of the workgroup along the rows.
     group: Value<'k>,
     /// True if the workgroup is the first along the columns; `None` if there is only one.
@@ -86,8 +86,10 @@ struct TurnRow<'k> {
     number: Value<'k>,
     /// True if the row exists; `None` if it always does.
     live: Option<Value<'k>>,
-    /// Index of the iteration, if there are several.
+    /// Index of the row among those of its slot, if there are several.
     step: Option<Value<'k>>,
+    /// Index of its first position among those of the rows that are in progress.
+    at: usize,
 }
 
 impl<'k, 'b> Rows<'k, 'b> {
@@ -171,11 +173,16 @@ impl<'k, 'b> Rows<'k, 'b> {
         if self.schedule.steps > MOST_IN_A_ROW && self.sums_floats() {
             self.turns_in_parts(&sums, zero, self.schedule.steps);
         } else if steps > 1 {
-            k.count(zero, k.u32(steps), k.u32(1), |step| self.turn(&sums, Some(step)));
+            self.turns(&sums, zero, k.u32(steps));
         } else {
             self.turn(&sums, None);
         }
         self.store_partials(&sums);
+    }
+
+    /// Appends a loop over the steps from `first` to `end`.
+    fn turns(&mut self, sums: &ColumnSums<'k>, first: Value<'k>, end: Value<'k>) {
+        self.k.count(first, end, self.k.u32(narrow(self.schedule.ahead)), |step| self.turn(sums, Some(step)));
     }
 
     /// Appends a loop over up to `count` iterations from `first` on, whose sums are added hierarchically.
@@ -183,7 +190,7 @@ impl<'k, 'b> Rows<'k, 'b> {
         let k = self.k;
         let end = (first + narrow(count)).min(k.u32(narrow(self.schedule.steps)));
         if count <= MOST_IN_A_ROW {
-            return k.count(first, end, k.u32(1), |step| self.turn(sums, Some(step)));
+            return self.turns(sums, first, end);
         }
         let mut part = MOST_IN_A_ROW;
         while part * LEAF < count {
@@ -209,30 +216,40 @@ impl<'k, 'b> Rows<'k, 'b> {
 
     /// Appends the processing of the rows of one iteration.
     fn turn(&mut self, sums: &ColumnSums<'k>, step: Option<Value<'k>>) {
-        self.nodes.begin_row();
-        let RowSchedule { slots, steps, groups, .. } = *self.schedule;
+        let rows: Vec<TurnRow<'k>> = (0..self.schedule.ahead).map(|i| self.turn_row(step, i)).collect();
+        if self.schedule.is_unrolled() && step.is_none() {
+            self.load_early(rows[0]);
+        }
+        let depth = self.depths.iter().max().copied().unwrap_or(0);
+        for &row in &rows {
+            self.nodes.begin_row(row.at);
+            for depth in 1..=depth {
+                self.reduce(row, depth);
+            }
+            self.row_nodes(row, depth);
+            self.compute_row(row);
+        }
+        for row in rows {
+            self.nodes.begin_row(row.at);
+            self.finish_row(row, sums);
+        }
+    }
+
+    /// Returns row `i` of an iteration.
+    fn turn_row(&self, step: Option<Value<'k>>, i: usize) -> TurnRow<'k> {
+        let RowSchedule { slots, steps, groups, each, .. } = *self.schedule;
+        let step = step.map(|step| if i == 0 { step } else { step + narrow(i) });
         let turn = match step {
             Some(step) => self.group * narrow(steps) + step,
             None => self.group,
         };
         let raw = if slots > 1 { turn * narrow(slots) + self.slot } else { turn };
         let rows = narrow(self.body.rows);
-        let row = match slots * steps * groups > self.body.rows {
-            true => {
-                let number = raw.min(self.k.u32(rows - 1));
-                TurnRow { number, live: Some(raw.below(rows)), step }
-            }
-            false => TurnRow { number: raw, live: None, step },
+        let (number, live) = match slots * steps * groups > self.body.rows {
+            true => (raw.min(self.k.u32(rows - 1)), Some(raw.below(rows))),
+            false => (raw, None),
         };
-        if self.schedule.is_unrolled() && step.is_none() {
-            self.load_early(row);
-        }
-        let depth = self.depths.iter().max().copied().unwrap_or(0);
-        for depth in 1..=depth {
-            self.reduce(row, depth);
-        }
-        self.row_nodes(row, depth);
-        self.finish_row(row, sums);
+        TurnRow { number, live, step, at: i * each }
     }
 
     /// Loads operands that may be loaded before the preceding kernels have completed: weights of norms, and
@@ -272,10 +289,10 @@ impl<'k, 'b> Rows<'k, 'b> {
             for (i, (column, inside)) in self.unrolled.clone().into_iter().enumerate() {
                 let owned = both(inside, row.live);
                 let stored = if let Some(&first) = self.firsts.get(i / 4) {
-                    self.nodes.turn_to_four(i, at(first, owned));
+                    self.nodes.turn_to_four(row.at + i, at(first, owned));
                     if i % 4 == 3 { Stored::Four } else { Stored::Later }
                 } else {
-                    self.nodes.turn_to(i);
+                    self.nodes.turn_to(row.at + i);
                     Stored::Own
                 };
                 let position = at(column, owned);
@@ -342,13 +359,19 @@ impl<'k, 'b> Rows<'k, 'b> {
             }
         });
         let shares: Vec<Value<'k>> = sums.iter().map(|sum| sum.get()).collect();
-        for (&(id, ..), value) in all.iter().zip(self.across_lanes(&all, shares)) {
+        for (&(id, ..), value) in all.iter().zip(self.across_lanes(&all, shares, depth)) {
             self.nodes.set(id, value);
         }
     }
 
-    /// Combines the lanes' partial results of each reduction.
-    fn across_lanes(&mut self, all: &[Reduction], mut shares: Vec<Value<'k>>) -> Vec<Value<'k>> {
+    /// Combines the lanes' partial results of each reduction of a depth. Each depth has its own shared arrays:
+    /// before a loop writes them again, all invocations have passed the barriers of another depth.
+    fn across_lanes(
+        &mut self,
+        all: &[Reduction],
+        mut shares: Vec<Value<'k>>,
+        depth: usize,
+    ) -> Vec<Value<'k>> {
         let (k, lanes, together) = (self.k, self.schedule.lanes, self.schedule.together());
         // Combine within subgroups first, which leaves one partial result of a row per subgroup.
         if let Some(size) = self.schedule.subgroup {
@@ -360,26 +383,34 @@ impl<'k, 'b> Rows<'k, 'b> {
             return shares;
         }
         let arrays: Vec<u32> =
-            all.iter().enumerate().map(|(number, &(.., dtype))| self.array(dtype, number)).collect();
-        if together > 1 {
-            return self.across_subgroups(all, &arrays, &shares);
+            all.iter().enumerate().map(|(number, &(.., dtype))| self.array(dtype, depth, number)).collect();
+        let results = match together {
+            1 => self.across_invocations(all, &arrays, &shares),
+            _ => self.across_subgroups(all, &arrays, &shares),
+        };
+        if self.schedule.steps > 1 && self.depths.iter().max() == Some(&1) {
+            k.barrier();
         }
-        for (&share, &array) in shares.iter().zip(&arrays) {
+        results
+    }
+
+    /// Combines the partial results of a row's invocations through shared memory.
+    fn across_invocations(&self, all: &[Reduction], arrays: &[u32], shares: &[Value<'k>]) -> Vec<Value<'k>> {
+        let (k, lanes) = (self.k, self.schedule.lanes);
+        for (&share, &array) in shares.iter().zip(arrays) {
             k.set_element(array, k.local(), share);
         }
         k.barrier();
         k.halve(narrow(lanes / 2), |half| {
             k.when(self.lane.less(half), || {
-                for (&(_, op, ..), &array) in all.iter().zip(&arrays) {
+                for (&(_, op, ..), &array) in all.iter().zip(arrays) {
                     let other = k.element(array, k.local() + half);
                     k.set_element(array, k.local(), k.element(array, k.local()).combine(op, other));
                 }
             });
             k.barrier();
         });
-        let results = arrays.iter().map(|&array| k.element(array, self.slot * narrow(lanes))).collect();
-        k.barrier();
-        results
+        arrays.iter().map(|&array| k.element(array, self.slot * narrow(lanes))).collect()
     }
 
     /// Combines the partial results of a row's subgroups through shared memory.
@@ -392,7 +423,7 @@ impl<'k, 'b> Rows<'k, 'b> {
             }
         });
         k.barrier();
-        let results = all.iter().zip(arrays).map(|(&(_, op, ..), &array)| {
+        let result = |(&(_, op, ..), &array): (&Reduction, &u32)| {
             let first = self.slot * count;
             if (MANY_SUBGROUPS..=size).contains(&count) {
                 let share = k.element(array, first + self.lane % count);
@@ -400,21 +431,19 @@ impl<'k, 'b> Rows<'k, 'b> {
             }
             let share = |i| k.element(array, first + i);
             (1..count).fold(share(0), |sum, i| sum.combine(op, share(i)))
-        });
-        let results = results.collect();
-        k.barrier();
-        results
+        };
+        all.iter().zip(arrays).map(result).collect()
     }
 
-    /// Returns the shared array for a dtype and the index of a reduction among those combined at the same
-    /// time.
-    fn array(&mut self, dtype: DType, number: usize) -> u32 {
-        let known = self.arrays.iter().find(|&&(d, n, _)| (d, n) == (dtype, number));
-        if let Some(&(.., array)) = known {
+    /// Returns the shared array for a dtype, the depth of a reduction, and its index among those combined at
+    /// the same time. Sums of columns have depth 0.
+    fn array(&mut self, dtype: DType, depth: usize, number: usize) -> u32 {
+        let key = (dtype, depth, number);
+        if let Some(&(_, array)) = self.arrays.iter().find(|(known, _)| *known == key) {
             return array;
         }
         let array = self.k.shared(dtype, narrow(self.schedule.workgroup()));
-        self.arrays.push((dtype, number, array));
+        self.arrays.push((key, array));
         array
     }
 
@@ -432,26 +461,33 @@ impl<'k, 'b> Rows<'k, 'b> {
         }
     }
 
+    /// Returns the nodes that a row's results and sums of columns depend on directly, and the checks.
+    fn wanted(&self) -> Vec<NodeId> {
+        let stores = stores_of(self.body, Level::Element).into_iter().map(|(node, _)| node);
+        let columns = columns_of(self.body).into_iter().map(|column| column.node);
+        stores.chain(columns).chain(checks_of(self.body, Level::Element)).collect()
+    }
+
+    /// Computes all positions of a row if they are unrolled. This precedes the first store, because a result
+    /// may alias an operand.
+    fn compute_row(&mut self, row: TurnRow<'k>) {
+        let wanted = self.wanted();
+        if self.schedule.is_unrolled() && !wanted.is_empty() {
+            self.for_each(row, &mut |nodes, place| {
+                wanted.iter().for_each(|&node| _ = nodes.compute(node, place.position));
+            });
+        }
+    }
+
     /// Stores the results of a row, and adds its elements to the column sums.
     fn finish_row(&mut self, row: TurnRow<'k>, sums: &ColumnSums<'k>) {
         let (k, body, views) = (self.k, self.body, self.views);
         let stores = stores_of(body, Level::Element);
         let columns = columns_of(body);
-        let checks = checks_of(body, Level::Element);
-        let wanted: Vec<NodeId> = (stores.iter().map(|&(node, _)| node))
-            .chain(columns.iter().map(|column| column.node))
-            .chain(checks)
-            .collect();
+        let wanted = self.wanted();
         if !wanted.is_empty() {
-            let compute = |nodes: &mut Nodes<'k, 'b>, position: Position<'k>| {
-                wanted.iter().for_each(|&node| _ = nodes.compute(node, position));
-            };
-            // All positions are computed before the first store, because a result may alias an operand.
-            if self.schedule.is_unrolled() {
-                self.for_each(row, &mut |nodes, place| compute(nodes, place.position));
-            }
             self.for_each(row, &mut |nodes, LanePlace { position, which, stored, .. }| {
-                compute(nodes, position);
+                wanted.iter().for_each(|&node| _ = nodes.compute(node, position));
                 for column in &columns {
                     let value = nodes.compute(column.node, position);
                     let value = position.owned.map_or(value, |owned| owned.select(value, column.identity(k)));
@@ -494,7 +530,7 @@ impl<'k, 'b> Rows<'k, 'b> {
         for column in columns_of(self.body) {
             let target = column.target(self.views, self.body, schedule);
             let gate = self.views.gate(k).filter(|_| matches!(target.0, Role::Result(_)));
-            let array = if slots > 1 { self.array(column.dtype, 0) } else { 0 };
+            let array = if slots > 1 { self.array(column.dtype, 0, 0) } else { 0 };
             let lane = self.lane;
             let halved = schedule.slots > LEAF && column.is_float_sum();
             let store = |at: Value<'k>, which: Which<'k>, inside: Option<Value<'k>>| {

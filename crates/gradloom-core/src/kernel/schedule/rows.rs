@@ -20,6 +20,8 @@ pub struct RowSchedule {
     pub slots: usize,
     /// Number of rows that a slot processes sequentially.
     pub steps: usize,
+    /// Number of these rows that are loaded before the first of them is stored; divides `steps`.
+    pub ahead: usize,
     /// Number of positions of a row per invocation.
     pub each: usize,
     /// True if the positions of an invocation are groups of four adjacent ones. A row that is not unrolled
