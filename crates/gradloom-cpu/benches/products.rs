@@ -2,7 +2,8 @@
 //! `cargo bench -p gradloom-cpu --bench products [filter]`.
 //!
 //! Prints billions of floating-point operations per second for this crate and for `gemm` (one call for the
-//! whole problem), on one thread and on all threads, and the ratios. Their runs alternate, and the best of
+//! whole problem), on one thread and on all threads, the ratios, and the rate of products of operands that are
+//! rounded to bf16. Their runs alternate, and the best of
 //! many runs counts, so that other load on the machine affects both alike.
 
 use gradloom_codegen::cpu::dot_workspace;
@@ -87,8 +88,8 @@ fn shapes() -> Vec<Shape> {
 }
 
 /// Returns the time of each function's fastest run, in seconds.
-fn race(mut functions: [&mut dyn FnMut(); 2]) -> [f64; 2] {
-    let mut best = [f64::INFINITY; 2];
+fn race(mut functions: [&mut dyn FnMut(); 3]) -> [f64; 3] {
+    let mut best = [f64::INFINITY; 3];
     let begin = Instant::now();
     while begin.elapsed().as_millis() < 300 {
         for (function, best) in functions.iter_mut().zip(&mut best) {
@@ -128,12 +129,17 @@ fn bench(shape: &Shape, pools: &[Pool]) {
         phase: Phase::Compute,
     };
     let most = pools.iter().map(Pool::threads).max().unwrap_or(1);
-    launch.workspace = dot_workspace(&launch.kernel, &launch.reads, &launch.writes, &[], most) as u64;
-    let kernel = prepare(&launch, &Graph::new());
+    let mut prepared = |operands: DType| {
+        launch.schedule = if operands == DType::F32 { Schedule::Whole } else { Schedule::Rounded(operands) };
+        let workspace = dot_workspace(&launch.kernel, &launch.reads, &launch.writes, &[], operands, most);
+        launch.workspace = workspace as u64;
+        (prepare(&launch, &Graph::new()), workspace)
+    };
+    let ((kernel, workspace), (rounded, of_rounded)) = (prepared(DType::F32), prepared(DType::BF16));
 
     let operands = layouts.each_ref().map(|layout| memory(layout.end()));
     let mut result = memory(batch * m * n);
-    let mut scratch = memory(launch.workspace as usize / 4);
+    let mut scratch = memory(workspace.max(of_rounded) / 4);
     let reads = operands.each_ref().map(|operand| operand.as_ptr().cast::<u8>());
     let writes = [result.as_mut_ptr().cast::<u8>()];
     let scratch = scratch.as_mut_ptr().cast();
@@ -178,10 +184,13 @@ fn bench(shape: &Shape, pools: &[Pool]) {
                 }
             }
         };
-        let [ours, theirs] = race([&mut || kernel.run(&call).expect("no trap"), &mut crate_alone]);
-        line += &format!(" | {:7.1} {:7.1} {:5.2}", rate(ours), rate(theirs), theirs / ours);
+        let mut rounded = || rounded.run(&call).expect("no trap");
+        let [ours, theirs, bf16] =
+            race([&mut || kernel.run(&call).expect("no trap"), &mut crate_alone, &mut rounded]);
+        line +=
+            &format!(" | {:7.1} {:7.1} {:5.2} {:7.1}", rate(ours), rate(theirs), theirs / ours, rate(bf16));
     }
-    println!("{line} | {:6} KiB", launch.workspace / 1024);
+    println!("{line} | {:6} KiB", workspace / 1024);
 }
 
 fn main() {
@@ -189,8 +198,10 @@ fn main() {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let pools: Vec<Pool> =
         if threads == 1 { vec![Pool::new(1)] } else { vec![Pool::new(1), Pool::new(threads)] };
-    let columns: String =
-        pools.iter().map(|pool| format!(" | {:>2}: ours {:>7} ratio", pool.threads(), "gemm")).collect();
+    let columns: String = pools
+        .iter()
+        .map(|pool| format!(" | {:>2}: ours {:>7} ratio {:>7}", pool.threads(), "gemm", "bf16"))
+        .collect();
     println!("{:24}{columns} | workspace   (GFLOP/s)", "");
     let filter = std::env::args().nth(1).filter(|argument| !argument.starts_with('-'));
     for shape in shapes() {

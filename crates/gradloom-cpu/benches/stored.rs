@@ -52,7 +52,8 @@ fn launch(form: &Form, [m, n, k]: [usize; 3], by_columns: bool, threads: usize) 
         workspace: 0,
         phase: Phase::Compute,
     };
-    launch.workspace = dot_workspace(&launch.kernel, &launch.reads, &launch.writes, &[], threads) as u64;
+    launch.workspace =
+        dot_workspace(&launch.kernel, &launch.reads, &launch.writes, &[], DType::F32, threads) as u64;
     launch
 }
 

@@ -19,7 +19,7 @@ pub enum Loops {
 /// Returns `true` if fused loops are compiled, to machine code or WebAssembly, on a machine with this
 /// instruction set.
 pub fn compiles_loops(level: InstructionSet) -> bool {
-    level == InstructionSet::Avx512 || cfg!(target_arch = "wasm32")
+    level >= InstructionSet::Avx512 || cfg!(target_arch = "wasm32")
 }
 
 /// Returns the machine that fused loops are compiled for.

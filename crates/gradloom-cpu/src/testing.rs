@@ -64,7 +64,7 @@ impl Tensor {
         }
     }
 
-    fn bits(&self, position: usize) -> u32 {
+    pub(super) fn bits(&self, position: usize) -> u32 {
         match self.dtype {
             DType::F32 | DType::I32 | DType::U32 => self.words[position],
             smaller => {

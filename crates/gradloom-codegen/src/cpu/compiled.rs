@@ -64,7 +64,8 @@ impl CpuCompiler {
         match &launch.kernel {
             Kernel::Loop(body) => CpuKernel::Loop(self.body(body, launch)),
             kernel @ (Kernel::Op(OpKind::Dot(_)) | Kernel::Dot { .. }) => {
-                let plan = DotPlan::new(kernel, &launch.reads, &launch.writes, &launch.may_alias);
+                let (aliases, operands) = (&launch.may_alias, launch.schedule.operands());
+                let plan = DotPlan::new(kernel, &launch.reads, &launch.writes, aliases, operands);
                 let plan = plan.unwrap_or_else(|| {
                     panic!("dot: lowering left operands that must be copied first: {:?}", launch.reads)
                 });

@@ -73,9 +73,12 @@ pub struct DotPlan {
     pub schedule: DotSchedule,
     /// Index of the write that holds the raw product, if any write can hold it.
     pub direct: Option<usize>,
-    /// True if the right operand is packed. The left one never is, because its elements are read one at a
-    /// time.
+    /// True if the right operand is packed. The left one is packed only if operands are rounded, because its
+    /// elements are read one at a time.
     pub packs_right: bool,
+    /// True if both operands are rounded to bf16 while they are packed. Products of few rows, whose time is
+    /// that of reading the right operand, are computed from the operands as they are.
+    pub rounds: bool,
     /// Offsets of the right operand's elements, if its indices have several strides. If the operand is not
     /// packed, its columns are read in runs of neighbors.
     pub stepped: Option<SteppedView>,
@@ -86,14 +89,15 @@ pub struct DotPlan {
 }
 
 impl DotPlan {
-    /// Creates the plan of a launch from its kernel, operands, results and possible aliases. Returns `None`
-    /// if the kernel is not a product or an operand must be copied first (see
-    /// [`dot_copies`](crate::product::dot_copies)).
+    /// Creates the plan of a launch from its kernel, operands, results, possible aliases, and the type that
+    /// the operands are rounded to ([`Schedule::operands`](gradloom_core::kernel::Schedule::operands)). Returns `None` if the kernel is not a product or
+    /// an operand must be copied first (see [`dot_copies`](crate::product::dot_copies)).
     pub fn new(
         kernel: &Kernel,
         reads: &[Access],
         writes: &[Access],
         may_alias: &[(usize, usize)],
+        operands: DType,
     ) -> Option<Self> {
         let (axes, epilogue): (&DotAxes, Option<&Body>) = match kernel {
             Kernel::Op(OpKind::Dot(axes)) => (axes, None),
@@ -146,8 +150,10 @@ impl DotPlan {
                 direct_write(body, writes, free)
             }
         };
+        let rounds = operands == DType::BF16 && problem.m > FEW_ROWS;
         Some(Self {
-            packs_right: !right_in_place,
+            packs_right: rounds || !right_in_place,
+            rounds,
             stepped,
             direct,
             has_epilogue: epilogue.is_some_and(|body| direct.is_none() || !is_identity(body)),
@@ -249,15 +255,19 @@ impl DotPlan {
         self.partials * self.panels()
     }
 
-    /// Returns the lengths in floats of one thread's scratch sections: the packed right operand and the raw
+    /// Returns the lengths in floats of one thread's scratch sections: the packed right operand, a block of
+    /// rows of the packed left operand, a panel of the right operand that is not yet rounded, and the raw
     /// product.
-    pub fn sections(&self) -> [usize; 2] {
+    pub fn sections(&self) -> [usize; 4] {
         let [_, rows, columns, _] = self.schedule.largest_task();
         let columns = columns.next_multiple_of(LINE);
-        let rows = if self.depth_first() { rows } else { rows.min(ROW_BLOCK) };
+        let (block, depth) = (rows.min(ROW_BLOCK), self.depth_block());
+        let rows = if self.depth_first() { rows } else { block };
         let scratch = self.direct.is_none() && self.schedule.parts() == 1;
         [
-            if self.packs_right { self.depth_block() * columns } else { 0 },
+            if self.packs_right { depth * columns } else { 0 },
+            if self.rounds { depth * block } else { 0 },
+            if self.rounds { depth * columns.min(2 * LINE) } else { 0 },
             if scratch { rows * self.product_stride() } else { 0 },
         ]
         .map(|floats| floats.next_multiple_of(LINE))
@@ -281,7 +291,8 @@ impl DotPlan {
     }
 }
 
-/// Returns the number of bytes of scratch that a product needs on this many threads.
+/// Returns the number of bytes of scratch that a product, whose operands are rounded to the type `operands`,
+/// needs on this many threads.
 ///
 /// # Panics
 /// Panics if the kernel is not a product, or an operand must be copied first.
@@ -290,9 +301,10 @@ pub fn dot_workspace(
     reads: &[Access],
     writes: &[Access],
     may_alias: &[(usize, usize)],
+    operands: DType,
     threads: usize,
 ) -> usize {
-    let plan = DotPlan::new(kernel, reads, writes, may_alias);
+    let plan = DotPlan::new(kernel, reads, writes, may_alias, operands);
     plan.expect("the operands of a product were copied to fit").workspace(threads)
 }
 

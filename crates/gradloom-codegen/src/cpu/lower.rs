@@ -31,7 +31,12 @@ pub(crate) struct Tasks;
 
 impl Sharing for Tasks {
     fn one(&self, request: &Request<'_>, target: &Target) -> (Schedule, u64) {
-        (Schedule::Whole, workspace(request, target.threads))
+        let schedule = match (request.kernel, target.half()) {
+            (Kernel::Op(OpKind::Dot(_)) | Kernel::Dot { .. }, Some(dtype)) => Schedule::Rounded(dtype),
+            _ => Schedule::Whole,
+        };
+        let workspace = workspace(request, schedule.operands(), target.threads);
+        (schedule, workspace)
     }
 
     fn group(&self, _: &[Part], _: &[Access], _: &[Access], bytes: u64, _: &Target) -> (Schedule, u64) {
@@ -43,12 +48,13 @@ impl Sharing for Tasks {
     }
 }
 
-/// Returns the number of bytes of scratch that a kernel needs while it runs.
-fn workspace(request: &Request<'_>, threads: usize) -> u64 {
+/// Returns the number of bytes of scratch that a kernel needs while it runs. `operands` is the type that the
+/// operands of a product are rounded to.
+fn workspace(request: &Request<'_>, operands: DType, threads: usize) -> u64 {
     let Request { graph, op, kernel, reads, writes, aliases } = *request;
     let workspace = match kernel {
         Kernel::Op(OpKind::Dot(_)) | Kernel::Dot { .. } => {
-            dot_workspace(kernel, reads, writes, aliases, threads)
+            dot_workspace(kernel, reads, writes, aliases, operands, threads)
         }
         Kernel::Loop(body) => loop_workspace(body),
         Kernel::Op(OpKind::Attention(spec) | OpKind::AttentionGrad(spec)) => {

@@ -42,7 +42,8 @@ pub struct Target {
 impl Target {
     /// Creates the target of a CPU with this many threads.
     pub fn cpu(threads: usize) -> Self {
-        let (limits, choices) = (Limits::portable(), Choices::default());
+        // Kernels ignore the limits, but for the types that values are rounded to.
+        let (limits, choices) = (Limits { bf16: true, ..Limits::portable() }, Choices::default());
         Self { dialect: &Cpu, threads, fusion: Fusion::On, limits, choices, machine: Machine::TYPICAL }
     }
 
@@ -99,11 +100,10 @@ impl Target {
         self.limits.half(self.precision())
     }
 
-    /// Returns the target of the same device for programs of another precision, with rule-based choices. A
-    /// CPU always computes in f32.
+    /// Returns the target of the same device for programs of another precision, with rule-based choices.
     #[must_use]
     pub fn in_precision(&self, precision: Precision) -> Self {
-        match self.is_gpu() && self.precision() != precision {
+        match self.precision() != precision {
             true => self.clone().with_choices(Choices::by_rule(precision)),
             false => self.clone(),
         }

@@ -104,7 +104,7 @@ impl Memory<'_> {
     fn alone(&mut self, launch: &Launch) {
         let schedule = &launch.schedule;
         let kind = match schedule {
-            Schedule::Whole => launch.kernel.name(),
+            Schedule::Whole | Schedule::Rounded(_) => launch.kernel.name(),
             Schedule::Rows(rows) if rows.kept.is_some() => "kept rows",
             Schedule::Rows(_) => "rows",
             Schedule::Axes(_) => "axes",

@@ -7,6 +7,9 @@
 use crate::matrix::blocks::{Blocks, dots_of_blocks, pack_blocks};
 use crate::matrix::few::{add_rows, dots};
 use crate::matrix::pack::{pack_rows, pack_stepped, pack_transposed};
+#[cfg(target_arch = "x86_64")]
+use crate::matrix::rounded::pairs::{PANEL, Right};
+use crate::matrix::rounded::{Arithmetic, round_in_place, round_rows};
 use crate::matrix::stored::Stored;
 use crate::matrix::stored::{Bf16, F16, pack_stored};
 use crate::matrix::tile::{Columns, Rows, Steps, TileTarget, panel};
@@ -71,6 +74,17 @@ impl StoredOperand {
     }
 }
 
+/// Rounding of both operands to bf16 while they are packed.
+#[derive(Clone, Copy)]
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "f32 is rounded where it is packed"))]
+pub(super) struct Rounding {
+    pub(super) arithmetic: Arithmetic,
+    /// Buffer for a block of rows of the packed left operand.
+    pub(super) left: *mut f32,
+    /// Buffer for a panel of the right operand that is not yet rounded.
+    pub(super) panel: *mut f32,
+}
+
 /// Destination of a product.
 #[derive(Clone, Copy)]
 pub(super) struct Product {
@@ -100,6 +114,8 @@ pub(super) struct ProductBlock<'a> {
     pub(super) far: bool,
     /// Buffer for the packed right operand, if it is packed.
     pub(super) packed_right: Option<*mut f32>,
+    /// The rounding of the operands, if they are rounded; the right one is then packed.
+    pub(super) rounding: Option<Rounding>,
     /// The right operand, if its contracted indices span several axes; `right` is then not read.
     pub(super) stepped: Option<Stepped<'a>>,
     /// The right operand, if it is not stored as f32. It has the strides of `right`, which is then not read.
@@ -203,20 +219,71 @@ impl ProductBlock<'_> {
         (self.finish)(0..count, product.start);
     }
 
+    /// Packs all columns of the right operand, rounded if operands are.
+    ///
     /// # Safety
     /// Same as [`ProductBlock::multiply`].
     #[inline(always)]
     unsafe fn pack_right<S: Simd>(&self, simd: S, depth: &Range<usize>, to: *mut f32) {
+        // SAFETY: guaranteed by the caller; a packed operand has whole vectors of columns.
+        unsafe {
+            match self.rounding {
+                #[cfg(target_arch = "x86_64")]
+                Some(Rounding { arithmetic: Arithmetic::Pairs(bf16), panel, .. }) => {
+                    let words = depth.len().div_ceil(2);
+                    for (start, width) in bf16.panels(self.columns) {
+                        let columns = start..(start + width).min(self.columns);
+                        let to = to.wrapping_add(start * words);
+                        let right = match (self.right, &self.stepped, &self.stored) {
+                            (right, None, None) if right.free_stride == 1 => {
+                                Right::Rows(right.at(start, depth.start), right.contract_stride)
+                            }
+                            (right, None, None) if right.contract_stride == 1 => {
+                                Right::Columns(right.at(start, depth.start), right.free_stride)
+                            }
+                            _ => {
+                                self.pack_columns(simd, &columns, depth, panel);
+                                Right::Rows(panel, width)
+                            }
+                        };
+                        bf16.pack_panel(simd, right, columns.len(), depth.len(), panel, to);
+                    }
+                }
+                Some(_) => {
+                    self.pack_columns(simd, &(0..self.columns), depth, to);
+                    round_in_place(self.columns.next_multiple_of(S::LANES) * depth.len(), to);
+                }
+                None => self.pack_columns(simd, &(0..self.columns), depth, to),
+            }
+        }
+    }
+
+    /// Packs some columns of the right operand.
+    ///
+    /// # Safety
+    /// Same as [`ProductBlock::multiply`].
+    #[inline(always)]
+    unsafe fn pack_columns<S: Simd>(
+        &self,
+        simd: S,
+        columns: &Range<usize>,
+        depth: &Range<usize>,
+        to: *mut f32,
+    ) {
+        let count = columns.len();
         if let Some(Stepped { start, steps, column, depth: first, .. }) = self.stepped {
             let contract = |p| SteppedView::offset(&steps.contract, first + depth.start + p);
-            let free = |j| SteppedView::offset(&steps.free, column + j);
+            let free = |j| SteppedView::offset(&steps.free, column + columns.start + j);
             // SAFETY: guaranteed by the caller.
-            return unsafe { pack_stepped(simd, [depth.len(), self.columns], start, contract, free, to) };
+            return unsafe { pack_stepped(simd, [depth.len(), count], start, contract, free, to) };
         }
         let right = self.right;
         if let Some(StoredOperand { form, start }) = self.stored {
-            let from = start.wrapping_add(StoredOperand::bytes_to(form, depth.start, right.contract_stride));
-            let (columns, depth) = (self.columns, depth.len());
+            let unit = if matches!(form, Form::Blocks(_)) { 1 } else { size_of::<u16>() };
+            let from = start
+                .wrapping_add(columns.start * right.free_stride * unit)
+                .wrapping_add(StoredOperand::bytes_to(form, depth.start, right.contract_stride));
+            let (columns, depth) = (count, depth.len());
             let strides = [right.free_stride, right.contract_stride];
             // SAFETY: guaranteed by the caller; ranges of contracted indices start at the boundaries of
             // stored blocks.
@@ -235,10 +302,11 @@ impl ProductBlock<'_> {
         // SAFETY: guaranteed by the caller.
         unsafe {
             if right.contract_stride == 1 && right.free_stride != 1 {
-                pack_transposed(simd, self.columns, depth.len(), |j| right.at(j, depth.start), 1, to);
+                let row = |j| right.at(columns.start + j, depth.start);
+                pack_transposed(simd, count, depth.len(), row, 1, to);
             } else {
-                let row = |p| right.at(0, depth.start + p);
-                pack_rows(simd, depth.len(), self.columns, row, right.free_stride, to);
+                let row = |p| right.at(columns.start, depth.start + p);
+                pack_rows(simd, depth.len(), count, row, right.free_stride, to);
             }
         }
     }
@@ -260,6 +328,16 @@ impl ProductBlock<'_> {
             start: left.at(rows.start, depth.start),
             row_stride: left.free_stride,
             step: left.contract_stride,
+        };
+        let left = match self.rounding {
+            #[cfg(target_arch = "x86_64")]
+            Some(Rounding { arithmetic: Arithmetic::Pairs(_), .. }) => {
+                // SAFETY: guaranteed by the caller.
+                return unsafe { self.row_block_of_pairs(rows.len(), depth, left, product) };
+            }
+            // SAFETY: guaranteed by the caller.
+            Some(rounding) => unsafe { round_rows(rows.len(), depth.len(), left, rounding.left) },
+            None => left,
         };
         let panel_width = 2 * S::LANES;
         let padded = self.columns.next_multiple_of(S::LANES);
@@ -291,6 +369,36 @@ impl ProductBlock<'_> {
             // SAFETY: guaranteed by the caller.
             unsafe { panel(simd, rows.len(), depth.len(), left, columns, target) };
             column += count;
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl ProductBlock<'_> {
+    /// Computes the product of some rows with all columns from pairs of bf16.
+    ///
+    /// # Safety
+    /// Same as [`ProductBlock::multiply`]; operands must be rounded to pairs.
+    unsafe fn row_block_of_pairs(&self, count: usize, depth: &Range<usize>, left: Rows, product: *mut f32) {
+        let (Some(packed), Some(Rounding { arithmetic: Arithmetic::Pairs(bf16), left: room, .. })) =
+            (self.packed_right, self.rounding)
+        else {
+            return;
+        };
+        let words = depth.len().div_ceil(2);
+        // SAFETY: guaranteed by the caller; both operands are packed for these contracted indices.
+        unsafe {
+            let left = bf16.pack_rows(count, depth.len(), left, room);
+            for (column, _) in bf16.panels(self.columns) {
+                let target = TileTarget {
+                    start: product.wrapping_add(column),
+                    row_stride: self.product.row_stride,
+                    columns: (self.columns - column).min(PANEL),
+                    padded: false,
+                    accumulate: depth.start > 0,
+                };
+                bf16.multiply(count, words, left, packed.wrapping_add(column * words), target);
+            }
         }
     }
 }

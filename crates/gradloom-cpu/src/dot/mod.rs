@@ -15,7 +15,8 @@ use super::fused::Faults;
 use super::kernel::{Tasks, run_tasks};
 use super::simd::dispatch;
 use super::{Call, InstructionSet, Prepared, Trap};
-use block::{MatrixOperand, Product, ProductBlock, Stepped, StoredOperand};
+use crate::matrix::rounded::Arithmetic;
+use block::{MatrixOperand, Product, ProductBlock, Rounding, Stepped, StoredOperand};
 use epilogue::Epilogue;
 use gradloom_codegen::cpu::{DotPlan, DotTask, Form, loops};
 use gradloom_codegen::product::SteppedView;
@@ -48,10 +49,10 @@ struct Dot {
     direct: Option<(usize, usize)>,
     /// Threads that the workspace has room for.
     threads: usize,
-    /// Floats of the workspace before the threads' scratch, and of the parts of one thread's: packed right
-    /// operand, raw product.
+    /// Floats of the workspace before the threads' scratch, and of the sections of one thread's
+    /// ([`DotPlan::sections`]).
     shared: usize,
-    sections: [usize; 2],
+    sections: [usize; 4],
     /// Row offsets of a right operand that is read in place although its indices take several strides.
     row_offsets: Vec<usize>,
     level: InstructionSet,
@@ -183,7 +184,7 @@ impl Dot {
                 + StoredOperand::bytes_to(plan.form, task.depth.start, view.contract_stride);
             StoredOperand { start: call.read::<u8>(rhs, bytes), form: plan.form }
         });
-        let [packed_right, scratch] = self.scratch(call);
+        let [packed_right, packed_left, panel, scratch] = self.scratch(call);
         let first = product * problem.m + task.rows.start;
         let in_place = first * problem.n + task.columns.start;
         let target = match (self.part(call, task.part), plan.schedule.parts()) {
@@ -207,6 +208,11 @@ impl Dot {
             depth_block: plan.depth_block(),
             far: plan.operands_bytes() > NEAR,
             packed_right: plan.packs_right.then_some(packed_right),
+            rounding: plan.rounds.then(|| Rounding {
+                arithmetic: Arithmetic::of(self.level),
+                left: packed_left,
+                panel,
+            }),
             stepped: plan.stepped.as_ref().map(|steps| Stepped {
                 start: operand(rhs, rhs_offset),
                 steps,
@@ -240,13 +246,17 @@ impl Dot {
         }
     }
 
-    /// Returns this thread's scratch: room for the packed right operand, and for the raw product.
-    fn scratch(&self, call: &Call<'_>) -> [*mut f32; 2] {
+    /// Returns the sections of this thread's scratch.
+    fn scratch(&self, call: &Call<'_>) -> [*mut f32; 4] {
         let worker = current_worker();
         assert!(worker < self.threads, "dot: no scratch for this many threads");
-        let [right, product] = self.sections;
-        let start = call.scratch(0).cast::<f32>().wrapping_add(self.shared + worker * (right + product));
-        [start, start.wrapping_add(right)]
+        let thread = self.sections.iter().sum::<usize>();
+        let mut start = call.scratch(0).cast::<f32>().wrapping_add(self.shared + worker * thread);
+        self.sections.map(|length| {
+            let section = start;
+            start = start.wrapping_add(length);
+            section
+        })
     }
 
     /// Adds up the parts of the sums of some rows, in order; then the epilogue on them.

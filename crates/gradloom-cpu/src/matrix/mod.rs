@@ -8,5 +8,6 @@
 pub(super) mod blocks;
 pub(super) mod few;
 pub(super) mod pack;
+pub(super) mod rounded;
 pub(super) mod stored;
 pub(super) mod tile;

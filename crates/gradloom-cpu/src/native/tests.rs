@@ -207,7 +207,7 @@ fn n(number: usize) -> OperandNumber {
 }
 
 fn has_level() -> bool {
-    InstructionSet::detect() == InstructionSet::Avx512
+    InstructionSet::detect() >= InstructionSet::Avx512
 }
 
 /// Returns the value that the instructions in `lines` compute and store for one element, on any machine.

@@ -16,6 +16,8 @@ pub enum InstructionSet {
     Avx2,
     /// x86-64 with AVX-512 F, BW, DQ and VL.
     Avx512,
+    /// AVX-512 with products of bf16 (AVX512_BF16).
+    Avx512Bf16,
 }
 
 impl InstructionSet {
@@ -39,6 +41,9 @@ impl InstructionSet {
                     && is_x86_feature_detected!("avx512vl")
                 {
                     levels.push(InstructionSet::Avx512);
+                    if is_x86_feature_detected!("avx512bf16") {
+                        levels.push(InstructionSet::Avx512Bf16);
+                    }
                 }
             }
         }
@@ -53,6 +58,15 @@ impl InstructionSet {
             InstructionSet::Baseline => "baseline",
             InstructionSet::Avx2 => "AVX2",
             InstructionSet::Avx512 => "AVX-512",
+            InstructionSet::Avx512Bf16 => "AVX-512 with bf16",
+        }
+    }
+
+    /// Returns a description of how kernels multiply operands that are rounded to bf16.
+    pub fn bf16_products(self) -> &'static str {
+        match self {
+            InstructionSet::Avx512Bf16 => "bf16 by AVX512_BF16",
+            _ => "bf16 operands, f32 arithmetic",
         }
     }
 }

@@ -46,7 +46,7 @@ macro_rules! multiversion {
             level: $crate::host::InstructionSet,
         ) -> unsafe fn($($ty),*) $(-> $ret)? {
             #[cfg(target_arch = "x86_64")]
-            if level == $crate::host::InstructionSet::Avx512 {
+            if level >= $crate::host::InstructionSet::Avx512 {
                 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
                 unsafe fn avx512<$($generic: $bound),*>($($arg: $ty),*) $(-> $ret)? {
                     // SAFETY: the caller upholds the requirements of the body.

@@ -23,13 +23,15 @@ pub use rows::RowSchedule;
 pub use scatter::ScatterSchedule;
 
 use super::Kernel;
-use crate::ir::OpKind;
+use crate::ir::{DType, OpKind};
 
 /// The division of a launch's work among a device's threads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Schedule {
     /// One invocation per position, or a division fixed by the kernel itself.
     Whole,
+    /// As `Whole`, for a product whose operands are rounded to this type before they are multiplied.
+    Rounded(DType),
     /// Rows of a fused expression with reductions.
     Rows(RowSchedule),
     /// One workgroup with this many invocations, a power of two, per element of the result of an
@@ -54,6 +56,14 @@ pub enum Schedule {
 }
 
 impl Schedule {
+    /// Returns the type to which a CPU rounds the operands of a product; f32 leaves them as they are.
+    pub fn operands(&self) -> DType {
+        match self {
+            Self::Rounded(dtype) => *dtype,
+            _ => DType::F32,
+        }
+    }
+
     /// Returns the number of bytes of scratch memory that the schedule requires for a kernel, excluding the
     /// scratch memory of a group's individual parts.
     pub fn workspace(&self, kernel: &Kernel) -> u64 {
@@ -67,7 +77,7 @@ impl Schedule {
             (_, Self::Group(group)) => group.workspace,
             (_, Self::Library(library)) => library.workspace,
             (_, Self::Custom(bytes)) => *bytes,
-            (_, Self::Whole | Self::Rows(_) | Self::Axes(_) | Self::Attention(_)) => 0,
+            (_, Self::Whole | Self::Rounded(_) | Self::Rows(_) | Self::Axes(_) | Self::Attention(_)) => 0,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Compares products with loops in f64, for random axes and layouts.
 
 mod epilogues;
+mod rounded;
 mod stored;
 
 use super::*;
@@ -33,6 +34,7 @@ fn workspace(launch: &Launch, threads: usize) -> usize {
         &launch.reads,
         &launch.writes,
         &launch.may_alias,
+        launch.schedule.operands(),
         threads,
     )
 }
@@ -277,7 +279,13 @@ fn windows_in_place_and_packed() {
             for level in InstructionSet::available() {
                 let kernel = prepare_at(&case.launch(), &Graph::new(), level, Loops::Native);
                 let launch = case.launch();
-                let plan = DotPlan::new(&launch.kernel, &launch.reads, &launch.writes, &launch.may_alias);
+                let plan = DotPlan::new(
+                    &launch.kernel,
+                    &launch.reads,
+                    &launch.writes,
+                    &launch.may_alias,
+                    DType::F32,
+                );
                 *if plan.unwrap().packs_right { &mut packed } else { &mut in_place } += 1;
                 let result = case.run_on_all_pools(&*kernel).unwrap();
                 let what = format!("{out} of {channels}, {rows}x{columns}, step {step}, {level:?}: {axes:?}");
