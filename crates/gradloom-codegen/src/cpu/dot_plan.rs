@@ -90,8 +90,9 @@ pub struct DotPlan {
 
 impl DotPlan {
     /// Creates the plan of a launch from its kernel, operands, results, possible aliases, and the type that
-    /// the operands are rounded to ([`Schedule::operands`](gradloom_core::kernel::Schedule::operands)). Returns `None` if the kernel is not a product or
-    /// an operand must be copied first (see [`dot_copies`](crate::product::dot_copies)).
+    /// the operands are rounded to ([`Schedule::operands`](gradloom_core::kernel::Schedule::operands)). Returns
+    /// `None` if the kernel is not a product or an operand must be copied first (see
+    /// [`dot_copies`](crate::product::dot_copies)).
     pub fn new(
         kernel: &Kernel,
         reads: &[Access],
@@ -129,8 +130,12 @@ impl DotPlan {
         let by_position = |body: &Body| {
             body.stores.iter().all(|store| matches!(store, Store::Value { level: Level::Element, .. }))
         };
-        let schedule =
-            DotSchedule::new(&problem, epilogue.is_none_or(by_position) && !matches!(form, Form::Blocks(_)));
+        let rounds = operands == DType::BF16 && problem.m > FEW_ROWS;
+        let may_split_sums = epilogue.is_none_or(by_position) && !matches!(form, Form::Blocks(_));
+        let schedule = match rounds {
+            true => DotSchedule::of_rounded(&problem, may_split_sums),
+            false => DotSchedule::new(&problem, may_split_sums),
+        };
         let [_, rows, _, _] = schedule.largest_task();
         let right_in_place = match (&stepped, problem.rhs.free_stride) {
             (Some(steps), _) => has_long_runs(steps, rows),
@@ -150,7 +155,6 @@ impl DotPlan {
                 direct_write(body, writes, free)
             }
         };
-        let rounds = operands == DType::BF16 && problem.m > FEW_ROWS;
         Some(Self {
             packs_right: rounds || !right_in_place,
             rounds,

@@ -25,6 +25,8 @@ const ROW_UNIT: usize = STRIP;
 /// Maximum number of columns of a task, whose packed panel fits a second-level cache, together with the rows
 /// of a [depth block](super::DotPlan::depth_block).
 const MOST_COLUMNS: usize = 256;
+/// Maximum number of columns of a task whose operands are rounded to 16 bits.
+const MOST_ROUNDED_COLUMNS: usize = 2 * MOST_COLUMNS;
 /// Maximum number of rows of a task.
 const MOST_ROWS: usize = 528;
 /// Minimum number of rows of a task if rows are split.
@@ -137,6 +139,41 @@ impl DotSchedule {
         }
     }
 
+    /// Creates the split of a problem whose operands are rounded while every task packs its part of both. Among
+    /// the splits into enough tasks, it is the one that packs the fewest elements, where adding a part of a
+    /// sum counts as packing two.
+    pub fn of_rounded(problem: &DotProblem, may_split_sums: bool) -> Self {
+        let DotProblem { m, n, k, .. } = *problem;
+        let plain = Self::new(problem, may_split_sums);
+        let wanted = (plain.tasks() / plain.products.pieces().max(1)).min(TASKS);
+        if plain.rows.pieces() * plain.columns.pieces() * plain.parts() <= 1 {
+            return plain;
+        }
+        let most_parts = if may_split_sums { (k / LEAST_DEPTH).clamp(1, TASKS) } else { 1 };
+        let least_columns = n.div_ceil(MOST_ROUNDED_COLUMNS).max(1);
+        let packed = |[rows, columns, parts]: [usize; 3]| {
+            let sums = 2 * (parts - 1) * m * n;
+            (m * k * columns + k * n * rows + sums, rows * columns * parts)
+        };
+        let mut best = None;
+        for rows in m.div_ceil(MOST_ROWS).max(1)..=m.div_ceil(LEAST_ROWS).max(1).max(m.div_ceil(MOST_ROWS)) {
+            for parts in 1..=most_parts {
+                let columns = wanted.div_ceil(rows * parts).min(n.div_ceil(COLUMN_UNIT)).max(least_columns);
+                let split = [rows, columns, parts];
+                if best.is_none_or(|best| packed(split) < packed(best)) {
+                    best = Some(split);
+                }
+            }
+        }
+        let Some([rows, columns, parts]) = best else { return plain };
+        Self {
+            rows: Split::new(m, rows, ROW_UNIT),
+            columns: Split::new(n, columns, COLUMN_UNIT),
+            depth: Split::new(k, parts, 2),
+            ..plain
+        }
+    }
+
     /// Returns the number of tasks; 0 if there is nothing to write.
     pub fn tasks(&self) -> usize {
         self.products.pieces() * self.rows.pieces() * self.columns.pieces() * self.parts()
@@ -212,19 +249,46 @@ mod tests {
             for (m, n) in sizes.iter().flat_map(|&m| sizes.map(|n| (m, n))) {
                 for k in [1, 700, 6000] {
                     let problem = problem(batch, [m, n, k], m % 2 == 0, n % 2 == 0);
-                    let schedule = DotSchedule::new(&problem, true);
-                    let mut done = 0;
-                    let mut ends = [0; 4];
-                    for task in (0..schedule.tasks()).map(|index| schedule.task(index)) {
-                        let ranges = [&task.products, &task.rows, &task.columns, &task.depth];
-                        done += ranges.iter().map(|range| range.len()).product::<usize>();
-                        ends = [0, 1, 2, 3].map(|i| ends[i].max(ranges[i].end));
+                    for may_split_sums in [true, false] {
+                        let of_rounded = DotSchedule::of_rounded(&problem, may_split_sums);
+                        for schedule in [DotSchedule::new(&problem, may_split_sums), of_rounded] {
+                            assert!(may_split_sums || schedule.parts() == 1, "{problem:?}");
+                            covers_once(&schedule, [batch, m, n, k]);
+                        }
                     }
-                    assert_eq!(done, batch * m * n * k, "{problem:?}");
-                    assert_eq!(ends, [batch, m, n, k], "{problem:?}");
                 }
             }
         }
+    }
+
+    fn covers_once(schedule: &DotSchedule, extents: [usize; 4]) {
+        let mut done = 0;
+        let mut ends = [0; 4];
+        for task in (0..schedule.tasks()).map(|index| schedule.task(index)) {
+            let ranges = [&task.products, &task.rows, &task.columns, &task.depth];
+            done += ranges.iter().map(|range| range.len()).product::<usize>();
+            ends = [0, 1, 2, 3].map(|i| ends[i].max(ranges[i].end));
+        }
+        assert_eq!(done, extents.iter().product::<usize>(), "{schedule:?}");
+        assert_eq!(ends, extents, "{schedule:?}");
+    }
+
+    #[test]
+    fn rounded_operands_are_packed_as_seldom_as_the_number_of_tasks_allows() {
+        let split = |extents, may_split_sums| {
+            let problem = problem(1, extents, true, false);
+            let schedule = DotSchedule::of_rounded(&problem, may_split_sums);
+            let pieces = [schedule.rows.pieces(), schedule.columns.pieces(), schedule.parts()];
+            let plain = DotSchedule::new(&problem, may_split_sums);
+            (pieces, pieces.iter().product::<usize>() >= plain.tasks().min(TASKS))
+        };
+        assert_eq!(split([8, 8, 8], true), ([1, 1, 1], true));
+        // A square product is split in both directions rather than by columns alone.
+        assert_eq!(split([1024, 1024, 1024], false), ([4, 4, 1], true));
+        // The gradient of a weight has long sums: it is cheaper to add parts than to pack operands again.
+        let (pieces, enough) = split([384, 384, 8192], true);
+        assert!(enough && pieces[2] > 1, "{pieces:?}");
+        assert_eq!(split([384, 384, 8192], false).0[2], 1);
     }
 
     #[test]

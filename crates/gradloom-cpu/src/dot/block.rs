@@ -8,7 +8,7 @@ use crate::matrix::blocks::{Blocks, dots_of_blocks, pack_blocks};
 use crate::matrix::few::{add_rows, dots};
 use crate::matrix::pack::{pack_rows, pack_stepped, pack_transposed};
 #[cfg(target_arch = "x86_64")]
-use crate::matrix::rounded::pairs::{PANEL, Right};
+use crate::matrix::rounded::pairs::PANEL;
 use crate::matrix::rounded::{Arithmetic, round_in_place, round_rows};
 use crate::matrix::stored::Stored;
 use crate::matrix::stored::{Bf16, F16, pack_stored};
@@ -230,23 +230,21 @@ impl ProductBlock<'_> {
             match self.rounding {
                 #[cfg(target_arch = "x86_64")]
                 Some(Rounding { arithmetic: Arithmetic::Pairs(bf16), panel, .. }) => {
-                    let words = depth.len().div_ceil(2);
-                    for (start, width) in bf16.panels(self.columns) {
-                        let columns = start..(start + width).min(self.columns);
-                        let to = to.wrapping_add(start * words);
-                        let right = match (self.right, &self.stepped, &self.stored) {
-                            (right, None, None) if right.free_stride == 1 => {
-                                Right::Rows(right.at(start, depth.start), right.contract_stride)
-                            }
-                            (right, None, None) if right.contract_stride == 1 => {
-                                Right::Columns(right.at(start, depth.start), right.free_stride)
-                            }
-                            _ => {
-                                self.pack_columns(simd, &columns, depth, panel);
-                                Right::Rows(panel, width)
-                            }
-                        };
-                        bf16.pack_panel(simd, right, columns.len(), depth.len(), panel, to);
+                    let (right, length) = (self.right, depth.len());
+                    let start = right.at(0, depth.start);
+                    let is_plain = self.stepped.is_none() && self.stored.is_none();
+                    if is_plain && right.free_stride == 1 {
+                        bf16.pack_right_rows(self.columns, length, start, right.contract_stride, to);
+                    } else if is_plain && right.contract_stride == 1 {
+                        let room = [panel, to];
+                        bf16.pack_right_columns(simd, self.columns, length, start, right.free_stride, room);
+                    } else {
+                        for (start, width) in bf16.panels(self.columns) {
+                            let columns = start..(start + width).min(self.columns);
+                            self.pack_columns(simd, &columns, depth, panel);
+                            let to = to.wrapping_add(start * length.div_ceil(2));
+                            bf16.pack_right_rows(columns.len(), length, panel, width, to);
+                        }
                     }
                 }
                 Some(_) => {

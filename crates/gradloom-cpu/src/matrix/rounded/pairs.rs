@@ -20,15 +20,6 @@ const LANES: usize = 16;
 /// Number of columns of a panel.
 pub(crate) const PANEL: usize = 2 * LANES;
 
-/// A right operand of f32 whose columns or rows are contiguous, or anything that can be unpacked into rows.
-#[derive(Clone, Copy)]
-pub(crate) enum Right {
-    /// The row of contracted index p starts at `.0 + p·.1`; its columns are contiguous.
-    Rows(*const f32, usize),
-    /// The column j starts at `.0 + j·.1`; its contracted indices are contiguous.
-    Columns(*const f32, usize),
-}
-
 impl Bf16 {
     /// # Safety
     /// The processor must have AVX-512 F, BW, DQ and VL, and AVX512_BF16.
@@ -70,41 +61,63 @@ impl Bf16 {
         Rows { start: to, row_stride: 1, step: count }
     }
 
-    /// Packs one panel of the right operand, of `used` columns, for [`Bf16::multiply`]. `room` takes columns
-    /// of words before they are transposed.
+    /// Packs the panels of a right operand with contiguous rows, for [`Bf16::multiply`]. Rows start `stride`
+    /// apart, and are read from end to end.
     ///
     /// # Safety
-    /// `right` must be valid for reads of `used <= PANEL` columns and `depth` contracted indices; `room` and
-    /// `to` must be valid for writes of as many words as a panel has, and nothing else may access them.
-    #[inline(always)]
-    pub(crate) unsafe fn pack_panel<S: Simd>(
+    /// `right` must be valid for reads of `depth` rows of `columns` elements, and `to` for writes of as many
+    /// words as its panels have. Nothing else may access these.
+    pub(crate) unsafe fn pack_right_rows(
         self,
-        simd: S,
-        right: Right,
-        used: usize,
+        columns: usize,
         depth: usize,
-        room: *mut f32,
+        right: *const f32,
+        stride: usize,
         to: *mut f32,
     ) {
-        let (words, width) = (depth.div_ceil(2), used.next_multiple_of(LANES));
-        // SAFETY: guaranteed by the caller; a value of this type proves that the processor supports the
-        // instructions.
-        unsafe {
-            match right {
-                Right::Rows(start, stride) => {
-                    for q in 0..words {
-                        let row = |p: usize| start.wrapping_add(p * stride);
-                        let second = if 2 * q + 1 < depth { row(2 * q + 1) } else { std::ptr::null() };
-                        across([row(2 * q), second], used, width, to.wrapping_add(q * width));
-                    }
+        let words = depth.div_ceil(2);
+        for q in 0..words {
+            let row = |p: usize| right.wrapping_add(p * stride);
+            for (start, width) in self.panels(columns) {
+                let rows = [2 * q, 2 * q + 1].map(|p| match p < depth {
+                    true => row(p).wrapping_add(start),
+                    false => std::ptr::null(),
+                });
+                let to = to.wrapping_add(start * words + q * width);
+                // SAFETY: guaranteed by the caller; a value of this type proves that the processor supports
+                // the instructions.
+                unsafe { across(rows, width.min(columns - start), width, to) };
+            }
+        }
+    }
+
+    /// Packs the panels of a right operand with contiguous columns, for [`Bf16::multiply`]. Columns start
+    /// `stride` apart. `room` takes the words of a panel before they are transposed.
+    ///
+    /// # Safety
+    /// `right` must be valid for reads of `columns` columns of `depth` elements, `to` for writes of as many
+    /// words as its panels have, and `room` for those of one panel. Nothing else may access these.
+    #[inline(always)]
+    pub(crate) unsafe fn pack_right_columns<S: Simd>(
+        self,
+        simd: S,
+        columns: usize,
+        depth: usize,
+        right: *const f32,
+        stride: usize,
+        [room, to]: [*mut f32; 2],
+    ) {
+        let words = depth.div_ceil(2);
+        for (start, width) in self.panels(columns) {
+            let used = width.min(columns - start);
+            let column = |j: usize| room.wrapping_add(j * words).cast_const();
+            // SAFETY: guaranteed by the caller; a value of this type proves that the processor supports the
+            // instructions.
+            unsafe {
+                for j in 0..used {
+                    along(depth, right.wrapping_add((start + j) * stride), column(j).cast_mut());
                 }
-                Right::Columns(start, stride) => {
-                    for j in 0..used {
-                        along(depth, start.wrapping_add(j * stride), room.wrapping_add(j * words));
-                    }
-                    let column = |j| room.wrapping_add(j * words).cast_const();
-                    pack_transposed(simd, used, words, column, 1, to);
-                }
+                pack_transposed(simd, used, words, column, 1, to.wrapping_add(start * words));
             }
         }
     }
@@ -253,6 +266,12 @@ unsafe fn tile<const R: usize, const V: usize>(
     panel: *const f32,
     target: TileTarget,
 ) -> usize {
+    for r in 0..R {
+        for v in 0..V {
+            // The results of a large product are not in the cache; they are fetched while they are computed.
+            _mm_prefetch::<_MM_HINT_ET0>(target.row(r).wrapping_add(v * LANES).cast());
+        }
+    }
     let mut sums = [[_mm512_setzero_ps(); V]; R];
     let (mut left, mut right) = (rows.start, panel);
     for _ in 0..words {
