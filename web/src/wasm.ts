@@ -79,9 +79,10 @@ export const DEVICE = { none: 0, gpu: 1, cpu: 2 } as const;
 export const PRECISIONS = ['f32', 'f16', 'bf16'] as const;
 
 /**
- * The precision of a program, if its device supports it; otherwise, and on the CPU, it is f32. With 'f16',
- * values between kernels are f16; parameters, sums and the optimizer stay f32, and the loss is scaled: see
- * `StepResult.applied`. No WebGPU implementation supports 'bf16' yet.
+ * The precision of a program, if its GPU supports it; otherwise it is f32. With 'f16', values between kernels
+ * are f16; parameters, sums and the optimizer stay f32, and the loss is scaled: see `StepResult.applied`. No
+ * WebGPU implementation supports 'bf16' yet. The CPU rounds the operands of products with 'bf16', and refuses
+ * 'f16'.
  */
 export type Precision = (typeof PRECISIONS)[number];
 /** Views that `inspect` returns. */

@@ -92,9 +92,12 @@ fn kernels_of_16_bits_are_shown_without_a_gpu() {
         assert!(show("plan").contains(&format!(" {precision}[")), "{target}, {precision}");
         assert!(show("emit").contains(word), "{target}, {precision}");
     }
+    let on_cpu =
+        workspace.succeed("inspect tiny --batch 2 --target cpu --precision bf16 --stage lower").stdout;
+    assert!(on_cpu.contains("Rounded(BF16)"), "{on_cpu}");
     let tf32 = workspace.succeed("inspect tiny --batch 2 --target cuda --precision tf32 --stage emit").stdout;
     assert!(tf32.contains("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"));
-    for (target, precision) in [("cpu", "f16"), ("cpu", "bf16"), ("wgsl", "bf16"), ("wgsl", "tf32")] {
+    for (target, precision) in [("cpu", "f16"), ("cpu", "tf32"), ("wgsl", "bf16"), ("wgsl", "tf32")] {
         let refused = workspace.run(&format!("inspect tiny --target {target} --precision {precision}"));
         assert_eq!(refused.code, Some(2), "{refused:?}");
         assert!(refused.stderr.contains("use --target cuda"), "{refused:?}");

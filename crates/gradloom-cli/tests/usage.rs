@@ -233,7 +233,7 @@ fn sizes_and_numbers_that_cannot_be_used() {
             &workspace,
             &format!("{command} --precision f16"),
             2,
-            "error: --precision f16: the CPU multiplies in f32\n  help: use --precision f32, or a GPU: \
+            "error: --precision f16: the CPU computes in f32 or bf16\n  help: use --precision bf16, or a GPU: \
              --device auto",
         );
     }

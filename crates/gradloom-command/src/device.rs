@@ -3,7 +3,6 @@
 use crate::failure::{Failure, Result};
 #[cfg(feature = "wgpu")]
 use crate::format::count;
-#[cfg(feature = "wgpu")]
 use crate::output::tell;
 use crate::train::settings::check_threads;
 use gradloom::CpuDevice as _;
@@ -33,7 +32,7 @@ pub(crate) enum DeviceName {
     Auto,
 }
 
-/// Type in which programs compute on GPUs.
+/// Type in which programs compute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Precision {
@@ -42,7 +41,7 @@ pub(crate) enum Precision {
     F32,
     /// 16 bits between kernels and in products, 32 in sums; on GPUs that support it
     F16,
-    /// As f16, but with the range of f32; CUDA only
+    /// As f16, but with the range of f32; CUDA, and in products on the CPU
     Bf16,
     /// f32 between kernels, 11 significant bits in products; CUDA only
     Tf32,
@@ -79,7 +78,8 @@ pub(crate) struct DeviceArguments {
     /// lists them.
     #[arg(long, value_name = "NAME")]
     pub(crate) adapter: Option<String>,
-    /// Type of the values that GPUs multiply and keep between kernels; all others are f32. [default: f32]
+    /// Type of the values that are multiplied and that GPUs keep between kernels; all others are f32. The CPU
+    /// has f32 and bf16. [default: f32]
     #[arg(long, value_enum)]
     pub(crate) precision: Option<Precision>,
     /// Measure several kernels for each matrix product and attention on a GPU, and use the fastest. The
@@ -107,8 +107,11 @@ impl DeviceArguments {
             DeviceName::Auto => {
                 let gpu =
                     || if self.adapter.is_none() { self.cuda() } else { self.gpu() }.or_else(|_| self.gpu());
-                // The CPU supports no reduced precision, so it is not an alternative if one is requested.
-                if self.reduced().is_some() { gpu() } else { gpu().or_else(|_| self.cpu()) }
+                match self.reduced() {
+                    None | Some(Precision::Bf16) => gpu().or_else(|_| self.cpu()),
+                    // The CPU computes in no other precision, so it is not an alternative.
+                    Some(_) => gpu(),
+                }
             }
         }
     }
@@ -124,9 +127,10 @@ impl DeviceArguments {
                 Failure::usage("--adapter: the CPU has none").help("leave it out, or use --device wgpu")
             );
         }
-        if let Some(precision) = self.reduced() {
-            let message = format!("--precision {}: the CPU multiplies in f32", precision.name());
-            return Err(Failure::usage(message).help("use --precision f32, or a GPU: --device auto"));
+        let precision = self.precision.unwrap_or_default();
+        if !matches!(precision, Precision::F32 | Precision::Bf16) {
+            let message = format!("--precision {}: the CPU computes in f32 or bf16", precision.name());
+            return Err(Failure::usage(message).help("use --precision bf16, or a GPU: --device auto"));
         }
         if self.tune && self.device != Some(DeviceName::Auto) {
             return Err(Failure::usage("--tune: the CPU has nothing to choose from").help(
@@ -136,10 +140,14 @@ impl DeviceArguments {
                 },
             ));
         }
-        Ok(match self.threads {
+        let device = match self.threads {
             Some(threads) => with_all_threads(Device::cpu_with_threads(threads)?, threads)?,
             None => Device::cpu(),
-        })
+        };
+        if precision == Precision::Bf16 {
+            tell!("cpu     {}", gradloom::cpu::bf16_products());
+        }
+        Ok(device.in_precision(precision.into()))
     }
 
     #[cfg(feature = "wgpu")]

@@ -24,6 +24,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             "device": cpu.name(),
             "name": cpu.description(),
             "threads": cpu.threads(),
+            "bf16": gradloom::cpu::bf16_products(),
             "simd": instruction_sets(),
         })];
         all.extend(cuda_as_json());
@@ -31,6 +32,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         return print_line!("{}", serde_json::Value::from(all));
     }
     print_line!("{:<6} {}, {}", cpu.name(), cpu.description(), count(cpu.threads(), "thread"))?;
+    print_line!("       {}", gradloom::cpu::bf16_products())?;
     print_line!("{:<6} compiles and plans, and runs nothing", Device::null().name())?;
     cuda()?;
     gpus()?;
@@ -176,7 +178,8 @@ fn instruction_sets() -> Vec<&'static str> {
         ($detect:ident: $($name:tt)*) => { $(if std::arch::$detect!($name) { found.push($name); })* };
     }
     #[cfg(target_arch = "x86_64")]
-    look!(is_x86_feature_detected: "sse4.2" "avx" "avx2" "fma" "avx512f" "avx512bw" "avx512vl");
+    look!(is_x86_feature_detected: "sse4.2" "avx" "avx2" "fma" "avx512f" "avx512bw" "avx512vl"
+            "avx512bf16");
     #[cfg(target_arch = "aarch64")]
     look!(is_aarch64_feature_detected: "neon" "fp16" "dotprod");
     found

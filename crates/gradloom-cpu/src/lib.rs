@@ -44,6 +44,11 @@ use gradloom_device::multiversion;
 pub use kernel::{Call, FirstFault, Prepared, Tasks, Trap};
 pub use prepare::prepare;
 
+/// Returns a description of how products in bf16 are computed on this machine, such as `bf16 by AVX512_BF16`.
+pub fn bf16_products() -> &'static str {
+    InstructionSet::detect().bf16_products()
+}
+
 /// Returns a description of the machine that this process runs on.
 pub fn describe() -> Machine {
     Machine::detect()

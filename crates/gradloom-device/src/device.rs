@@ -68,8 +68,9 @@ impl Device {
         Self::new(NullBackend { target })
     }
 
-    /// Returns the same device for programs in another precision. Ops that the device does not support in
-    /// that precision run in f32. On a CPU, all ops run in f32.
+    /// Returns the same device for programs in another precision. Ops that a GPU does not support in that
+    /// precision run in f32. On a CPU, programs are loaded in [`Precision::F32`] and [`Precision::Bf16`], and
+    /// any other precision is an error.
     ///
     /// Opening a GPU for [`Precision::F16`] fails if it cannot multiply in f16. Kernels are tuned only for
     /// the precision that the GPU was opened for.
@@ -78,7 +79,7 @@ impl Device {
         Self { backend: Arc::clone(&self.backend), precision }
     }
 
-    /// Returns the precision that programs compute in where the device supports it.
+    /// Returns the precision that programs compute in.
     pub fn precision(&self) -> Precision {
         self.precision
     }

@@ -111,6 +111,7 @@ impl Program {
         change: &dyn Fn(Plan) -> Plan,
     ) -> Result<Self> {
         device.backend().check()?;
+        device.target().check_precision()?;
         #[cfg(unoptimized)]
         warn_once();
         let backend = device.backend();

@@ -41,11 +41,16 @@ fn bits(train: &Train<impl Module, 2>) -> Vec<(String, Vec<u8>)> {
     names.map(|name| (name.clone(), store.read(&name).unwrap())).collect()
 }
 
+/// Returns a simulated GPU that lacks f16 and bf16, so that it computes in f32 instead.
+fn without_16_bits() -> Device {
+    gradloom_grid::device(Target::wgsl(Limits::portable(), Precision::F32))
+}
+
 #[test]
-fn a_cpu_computes_in_f32_and_a_power_of_two_rounds_nothing() {
+fn a_gpu_without_the_type_computes_in_f32_and_a_power_of_two_rounds_nothing() {
     for micro_batches in [1, 2] {
         let train = |precision| {
-            let mut train = net(precision, &Device::cpu(), micro_batches);
+            let mut train = net(precision, &without_16_bits(), micro_batches);
             let losses = losses(&mut train, 8 * micro_batches);
             (losses, bits(&train), train.loss_scale().unwrap())
         };
@@ -57,10 +62,45 @@ fn a_cpu_computes_in_f32_and_a_power_of_two_rounds_nothing() {
 }
 
 #[test]
+fn a_cpu_trains_in_bf16_with_the_same_bits_on_any_number_of_threads() {
+    for micro_batches in [1, 2] {
+        let train = |precision, threads| {
+            let mut train = net(precision, &Device::cpu_with_threads(threads).unwrap(), micro_batches);
+            (losses(&mut train, 8 * micro_batches), bits(&train))
+        };
+        let (whole, rounded) = (train(Precision::F32, 1), train(Precision::Bf16, 1));
+        assert_ne!(whole.1, rounded.1, "nothing was rounded");
+        for (whole, rounded) in whole.0.iter().zip(&rounded.0) {
+            assert!((whole - rounded).abs() < 0.02 * whole, "{rounded} in bf16, {whole} in f32");
+        }
+        for threads in [2, 3] {
+            assert!(train(Precision::Bf16, threads) == rounded, "other bits on {threads} threads");
+        }
+    }
+}
+
+#[test]
+fn a_cpu_refuses_what_it_does_not_compute_in() {
+    for precision in [Precision::F16, Precision::Tf32, Precision::Tf32x3] {
+        for device in [Device::cpu(), Device::null()] {
+            let trainer = Trainer::new(Linear::new(3, 1))
+                .inputs([f32("x", [8, 3])])
+                .loss(|layer, [x]| layer.forward(x).square().mean())
+                .optimizer(Sgd::new(0.1))
+                .precision(precision);
+            let error = trainer.compile(&device).unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Device), "{error}");
+            assert_eq!(error.message(), format!("the CPU does not compute in {}", precision.name()));
+            assert!(error.remedies().any(|help| help.contains("Precision::Bf16")), "{error}");
+        }
+    }
+}
+
+#[test]
 fn what_is_compiled_later_computes_in_the_precision_of_the_trainer() {
     let device = Device::cpu();
-    let train = net(Precision::F16, &device, 1);
-    assert_eq!((device.precision(), train.session().device().precision()), (Precision::F32, Precision::F16));
+    let train = net(Precision::Bf16, &device, 1);
+    assert_eq!((device.precision(), train.session().device().precision()), (Precision::F32, Precision::Bf16));
 }
 
 /// Returns the training of a product. An intermediate gradient is infinite if `scale * before` is; the final
@@ -81,7 +121,7 @@ fn step(train: &mut Train<(Param,), 2>, before: f32) -> Step {
 
 #[test]
 fn a_step_that_overflows_changes_nothing_but_the_scale() {
-    let mut train = product(Precision::F16, &Device::cpu());
+    let mut train = product(Precision::F16, &without_16_bits());
     assert!(step(&mut train, 1e30).is_applied().unwrap());
     let before = bits(&train);
     for scale in [512.0, 256.0] {
@@ -100,7 +140,7 @@ fn a_step_that_overflows_changes_nothing_but_the_scale() {
 
 #[test]
 fn an_overflow_that_no_scale_mends_is_an_error() {
-    let mut train = product(Precision::F16, &Device::cpu());
+    let mut train = product(Precision::F16, &without_16_bits());
     let too_large = [f32::INFINITY; 4];
     let small = [0.0f32; 4];
     // The loss is NaN in every step, which is an error at any scale.
@@ -129,7 +169,7 @@ fn an_overflow_that_no_scale_mends_is_an_error() {
 
 #[test]
 fn the_scale_doubles_after_2000_steps_without_overflow() {
-    let mut train = product(Precision::F16, &Device::cpu_with_threads(1).unwrap());
+    let mut train = product(Precision::F16, &without_16_bits());
     for _ in 0..1999 {
         step(&mut train, 1e30);
     }

@@ -4,6 +4,8 @@
 use gradloom::error::ErrorKind;
 use gradloom::files::Entries;
 use gradloom::prelude::*;
+use gradloom::runtime::Limits;
+use gradloom::runtime::pipeline::Target;
 use gradloom::{Step, Store};
 
 /// A line, and a judge that rates it.
@@ -267,7 +269,9 @@ fn results_have_their_types() {
 
 #[test]
 fn gradients_of_parameters_and_inputs_are_read() {
-    for precision in [Precision::F32, Precision::F16] {
+    let scaled = gradloom_grid::device(Target::wgsl(Limits::portable(), Precision::F16));
+    for device in [Device::cpu(), scaled] {
+        let precision = device.precision();
         let mut train = Trainer::new(Linear::no_bias(2, 1))
             .inputs([f32("x", [3, 2])])
             .loss(|layer, [x]| {
@@ -279,8 +283,7 @@ fn gradients_of_parameters_and_inputs_are_read() {
             .optimizer(Sgd::new(0.1))
             .clip_norm(1e-3)
             .show_gradients("wei*")
-            .precision(precision)
-            .compile(&Device::cpu())
+            .compile(&device)
             .unwrap();
         let weight = train.session().get("weight").unwrap();
         let step = train.step([&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0]]).unwrap();

@@ -16,7 +16,7 @@ use crate::lower::{self, Pass};
 use crate::schedule::attention;
 use crate::schedule::tuning::{Choices, Precision, Problem, problems};
 use crate::wgsl::Wgsl;
-use gradloom_core::error::Result;
+use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::{Fused, Fusion, fuse};
 use gradloom_core::ir::{DType, Graph, OpKind};
 use gradloom_core::kernel::{Kernel, Launch, Lowered, Schedule};
@@ -106,6 +106,23 @@ impl Target {
         match self.precision() != precision {
             true => self.clone().with_choices(Choices::by_rule(precision)),
             false => self.clone(),
+        }
+    }
+
+    /// Checks that programs are computed in the precision of the target, rather than in f32. GPUs that lack a
+    /// type are refused when they are opened for it.
+    ///
+    /// # Errors
+    /// Returns an error for a CPU in any precision but f32 and bf16.
+    pub fn check_precision(&self) -> Result<()> {
+        match self.precision() {
+            Precision::F32 | Precision::Bf16 => Ok(()),
+            _ if self.is_gpu() => Ok(()),
+            precision => {
+                let message = format!("the CPU does not compute in {}", precision.name());
+                Err(Error::new(ErrorKind::Device, message)
+                    .help("give `Precision::Bf16` or `Precision::F32`, or a GPU"))
+            }
         }
     }
 

@@ -1,7 +1,8 @@
 //! The type in which a program multiplies, and in which it stores values between its kernels.
 
 /// Type that a program computes in, if its device supports it. Parameters, optimizer states, sums, norms,
-/// softmax and losses are always `f32`. A device that lacks a type computes in `f32` instead, as CPUs do.
+/// softmax and losses are always `f32`. A GPU that lacks a type computes in `f32` instead; on a CPU, any
+/// precision but `F32` and `Bf16` is an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Precision {
     /// Computes in `f32`.
@@ -13,7 +14,9 @@ pub enum Precision {
     /// zero. Losses are therefore scaled (see [`loss_scale`](gradloom_core::optim::loss_scale)).
     F16,
     /// Like `F16`, but rounds to `bf16`, which has 8 significant bits and the range of `f32`, so losses need
-    /// no scale. CUDA has the type; WebGPU does not, and computes in `f32`.
+    /// no scale. CUDA has the type; WebGPU does not, and computes in `f32`. A CPU rounds the operands of
+    /// products of more than four rows, by the instructions of AVX512_BF16 or else those of f32, and keeps
+    /// all values and attention in `f32`. (The instructions take numbers below 1.2e-38 as zero.)
     Bf16,
     /// Keeps values in `f32`, and rounds the operands of products and of attention with rows of up to 64
     /// elements to TF32 (11 significant bits, the range of `f32`) for the matrix instructions of CUDA

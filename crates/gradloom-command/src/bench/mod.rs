@@ -62,7 +62,8 @@ pub(crate) struct Arguments {
     /// Use the GPU whose name contains this; `gradloom devices` lists them.
     #[arg(long, value_name = "NAME")]
     adapter: Option<String>,
-    /// Type of the values that GPUs multiply and keep between kernels; all others are f32. [default: f32]
+    /// Type of the values that are multiplied and that GPUs keep between kernels; all others are f32. The CPU
+    /// has f32 and bf16. [default: f32]
     #[arg(long, value_enum)]
     precision: Option<Precision>,
     /// Measure several kernels for each matrix product and attention on a GPU, and use the fastest. The

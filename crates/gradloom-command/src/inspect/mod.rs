@@ -90,8 +90,8 @@ impl For {
             Err(Failure::usage(format!("--precision {}: {why}", of.name())).help(help.to_string()))
         };
         match (self, of) {
-            (Self::Cpu, Precision::F32) => Ok(Target::cpu(1)),
-            (Self::Cpu, _) => refused("the CPU computes in f32", "use --target cuda or wgsl"),
+            (Self::Cpu, Precision::F32 | Precision::Bf16) => Ok(Target::cpu(1).in_precision(precision)),
+            (Self::Cpu, _) => refused("the CPU computes in f32 or bf16", "use --target cuda or wgsl"),
             (Self::Wgsl, Precision::F32 | Precision::F16) => {
                 let limits = Limits { f16: of == Precision::F16, ..Limits::desktop() };
                 Ok(Target::wgsl(limits, precision))

@@ -254,14 +254,13 @@ impl<M: Module, const N: usize> Trainer<M, N> {
         self
     }
 
-    /// Sets the precision of the step, and of the programs compiled from it, if the device supports it. The
-    /// default is the [device's precision](Device::precision). Parameters, optimizer states and sums stay
-    /// f32.
+    /// Sets the precision of the step, and of the programs compiled from it. The default is the [device's
+    /// precision](Device::precision). Parameters, optimizer states and sums stay f32. A CPU computes in
+    /// [`Precision::F32`] and [`Precision::Bf16`]; others are an error there.
     ///
-    /// With [`Precision::F16`], the loss is multiplied by an adaptive scale before its gradient is taken, on
-    /// every device. A step whose gradients overflow changes nothing but the scale
-    /// ([`Step::is_applied`](super::Step::is_applied) returns `false`), and is an error only if the scale is
-    /// 1.
+    /// With [`Precision::F16`], the loss is multiplied by an adaptive scale before its gradient is taken. A step
+    /// whose gradients overflow changes nothing but the scale ([`Step::is_applied`](super::Step::is_applied)
+    /// returns `false`), and is an error only if the scale is 1.
     pub fn precision(mut self, precision: Precision) -> Self {
         self.precision = Some(precision);
         self
@@ -278,7 +277,8 @@ impl<M: Module, const N: usize> Trainer<M, N> {
     ///
     /// # Errors
     /// Returns the first error of the loss. Also returns an error if a parameter that is not frozen has no
-    /// gradient, if the loss or the optimizer is missing, or if there is not enough memory.
+    /// gradient, if the loss or the optimizer is missing, if the device does not compute in the precision, or
+    /// if there is not enough memory.
     pub fn compile(self, device: &Device) -> Result<Train<M, N>> {
         let missing = |what: &str| {
             Error::new(ErrorKind::Trace, format!("the trainer has no {what}"))
