@@ -2,9 +2,9 @@
 //! `cargo bench -p gradloom-cpu --bench products [filter]`.
 //!
 //! Prints billions of floating-point operations per second for this crate and for `gemm` (one call for the
-//! whole problem), on one thread and on all threads, the ratios, and the rate of products of operands that are
-//! rounded to bf16. Their runs alternate, and the best of
-//! many runs counts, so that other load on the machine affects both alike.
+//! whole problem), on one thread and on all threads, the ratios, and the rate of products of operands that
+//! are rounded to bf16. Their runs alternate, and the best of many runs counts, so that other load on the
+//! machine affects both alike.
 
 use gradloom_codegen::cpu::dot_workspace;
 use gradloom_core::ir::{DType, DotAxes, Graph, OpId, OpKind, ValueId};

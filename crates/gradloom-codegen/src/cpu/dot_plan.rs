@@ -90,8 +90,8 @@ pub struct DotPlan {
 
 impl DotPlan {
     /// Creates the plan of a launch from its kernel, operands, results, possible aliases, and the type that
-    /// the operands are rounded to ([`Schedule::operands`](gradloom_core::kernel::Schedule::operands)). Returns
-    /// `None` if the kernel is not a product or an operand must be copied first (see
+    /// the operands are rounded to ([`Schedule::operands`](gradloom_core::kernel::Schedule::operands)).
+    /// Returns `None` if the kernel is not a product or an operand must be copied first (see
     /// [`dot_copies`](crate::product::dot_copies)).
     pub fn new(
         kernel: &Kernel,

@@ -139,9 +139,9 @@ impl DotSchedule {
         }
     }
 
-    /// Creates the split of a problem whose operands are rounded while every task packs its part of both. Among
-    /// the splits into enough tasks, it is the one that packs the fewest elements, where adding a part of a
-    /// sum counts as packing two.
+    /// Creates the split of a problem whose operands are rounded while every task packs its part of both.
+    /// Among the splits into enough tasks, it is the one that packs the fewest elements, where adding a part
+    /// of a sum counts as packing two.
     pub fn of_rounded(problem: &DotProblem, may_split_sums: bool) -> Self {
         let DotProblem { m, n, k, .. } = *problem;
         let plain = Self::new(problem, may_split_sums);

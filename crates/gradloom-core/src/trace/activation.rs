@@ -50,8 +50,8 @@ impl Tensor {
     }
 
     /// Computes the tanh approximation of GELU, as in GPT-2: `0.5 x (1 + tanh u)` with
-    /// `u = sqrt(2/π) (x + 0.044715 x³)`. It equals `x · sigmoid(2u)`, which takes half as much arithmetic, and
-    /// keeps the digits of the small results of negative `x`. Hendrycks and Gimpel, 2016.
+    /// `u = sqrt(2/π) (x + 0.044715 x³)`. It equals `x · sigmoid(2u)`, which takes half as much arithmetic,
+    /// and keeps the digits of the small results of negative `x`. Hendrycks and Gimpel, 2016.
     ///
     /// ```
     /// # use gradloom_core::{reference::eval, trace::*};

@@ -258,9 +258,10 @@ impl<M: Module, const N: usize> Trainer<M, N> {
     /// precision](Device::precision). Parameters, optimizer states and sums stay f32. A CPU computes in
     /// [`Precision::F32`] and [`Precision::Bf16`]; others are an error there.
     ///
-    /// With [`Precision::F16`], the loss is multiplied by an adaptive scale before its gradient is taken. A step
-    /// whose gradients overflow changes nothing but the scale ([`Step::is_applied`](super::Step::is_applied)
-    /// returns `false`), and is an error only if the scale is 1.
+    /// With [`Precision::F16`], the loss is multiplied by an adaptive scale before its gradient is taken. A
+    /// step whose gradients overflow changes nothing but the scale
+    /// ([`Step::is_applied`](super::Step::is_applied) returns `false`), and is an error only if the scale is
+    /// 1.
     pub fn precision(mut self, precision: Precision) -> Self {
         self.precision = Some(precision);
         self

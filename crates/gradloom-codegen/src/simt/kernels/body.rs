@@ -15,8 +15,8 @@ pub(super) struct Nodes<'k, 'b> {
     k: &'k Builder,
     body: &'b Body,
     operands: Operands<'k, 'b>,
-    /// Values of the nodes at each of the invocation's positions. Values of level `Row` are stored at the first
-    /// position of their row, those of level `Uniform` at the first of all.
+    /// Values of the nodes at each of the invocation's positions. Values of level `Row` are stored at the
+    /// first position of their row, those of level `Uniform` at the first of all.
     values: Vec<Vec<Option<Value<'k>>>>,
     /// Index of the invocation's current position.
     at: usize,

@@ -364,8 +364,8 @@ impl<'k, 'b> Rows<'k, 'b> {
         }
     }
 
-    /// Combines the lanes' partial results of each reduction of a depth. Each depth has its own shared arrays:
-    /// before a loop writes them again, all invocations have passed the barriers of another depth.
+    /// Combines the lanes' partial results of each reduction of a depth. Each depth has its own shared
+    /// arrays: before a loop writes them again, all invocations have passed the barriers of another depth.
     fn across_lanes(
         &mut self,
         all: &[Reduction],
