@@ -4,7 +4,7 @@
 #[path = "../../gradloom-codegen/tests/wgsl/check.rs"]
 mod check;
 
-use gradloom_codegen::pipeline::{Limits, Precision};
+use gradloom_codegen::pipeline::{Limits, Precision, Target};
 use gradloom_codegen::wgsl;
 use gradloom_core::ir::{Graph, Output};
 use gradloom_core::optim::AdamW;
@@ -30,7 +30,7 @@ fn large() -> Limits {
     }
 }
 
-/// Returns the training step that `gradloom bench` uses for this configuration, before lowering.
+/// Returns the training step that `gradloom bench` uses for this configuration on a GPU, before lowering.
 fn step(config: &Gpt2Config, batch: usize, precision: Precision) -> Graph {
     let shape = [batch, config.context];
     let train = Trainer::new(Gpt2::new(config).unwrap())
@@ -38,7 +38,7 @@ fn step(config: &Gpt2Config, batch: usize, precision: Precision) -> Graph {
         .loss(|model, [ids, targets]| model.loss(ids, targets))
         .optimizer(AdamW::new(3e-4))
         .precision(precision)
-        .compile(&Device::null())
+        .compile(&Device::null_for(Target::wgsl(large(), precision)))
         .unwrap_or_else(|error| panic!("{error}"));
     train.stages().passes.clone()
 }

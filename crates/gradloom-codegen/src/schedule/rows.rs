@@ -2,7 +2,9 @@
 
 use crate::limits::Limits;
 use crate::product::is_in_fours;
+use gradloom_core::ir::DType;
 use gradloom_core::kernel::{Access, Body, Level, NodeId, NodeKind, RowSchedule, Store};
+use std::collections::HashSet;
 
 /// Maximum number of invocations of a workgroup, except for very long rows.
 const WORKGROUP: usize = 256;
@@ -40,9 +42,10 @@ const SUMS_ALONE: usize = 512;
 const SUMS_OF_A_LANE: usize = 64;
 /// Number of invocations that a software device runs in parallel: the lanes of its vectors.
 const VECTOR: usize = 8;
+/// Size of an element of an array in workgroup memory in bytes.
+const ELEMENT: usize = 4;
 /// Number of lanes that add up the partial results of a column.
 const FINISHING_LANES: usize = 16;
-
 /// Number of rows of a body with reductions of columns alone that an invocation loads before it stores the
 /// first, so that enough bytes are on their way from memory.
 const AHEAD: usize = 2;
@@ -107,6 +110,26 @@ fn passes(body: &Body) -> Vec<Vec<NodeId>> {
     wanted
 }
 
+/// Returns the maximum size of a workgroup whose reductions along rows fit in workgroup memory: there, each
+/// reduction of two consecutive depths has an element per invocation, and so do the sums of columns.
+fn most_that_fit(body: &Body, limits: &Limits) -> usize {
+    let depths = body.reduction_depths();
+    let mut arrays = [HashSet::new(), HashSet::new()];
+    let mut counts = vec![0; body.nodes.len() + 1];
+    for id in body.ids() {
+        let (node, depth) = (body.node(id), depths[id.index()]);
+        if matches!(node.kind, NodeKind::Reduce(..)) {
+            arrays[depth % 2].insert((node.dtype, counts[depth]));
+            counts[depth] += 1;
+        }
+    }
+    let sums = body.stores.iter().filter(|store| matches!(store, Store::ColumnReduce { .. }));
+    let sums: HashSet<DType> = sums.map(|store| body.node(store.node()).dtype).collect();
+    let arrays = (arrays[0].len() + arrays[1].len() + sums.len()).max(1);
+    let most = limits.workgroup_memory as usize / (arrays * ELEMENT);
+    most.checked_ilog2().map_or(1, |bits| 1 << bits)
+}
+
 /// Returns the schedule of the rows, in groups of four neighbors if `fours` is true and the groups pay off.
 fn shared_out(body: &Body, limits: &Limits, fours: bool) -> RowSchedule {
     // A software device runs the invocations of a workgroup one after the other, a few at a time, and
@@ -124,10 +147,11 @@ fn shared_out(body: &Body, limits: &Limits, fours: bool) -> RowSchedule {
         };
     // Sums of columns alone need no workgroup barrier, so workgroups may have their full size. Otherwise,
     // there must be enough lanes per row to keep its sums of columns.
-    let all = WORKGROUP.min(limits.invocations as usize);
+    let fits = most_that_fit(body, limits);
+    let all = WORKGROUP.min(limits.invocations as usize).min(fits);
     let kept = if sums { body.columns.div_ceil(SUMS_OF_A_LANE).next_power_of_two() } else { 1 };
     let most = match along {
-        true if fours && body.columns >= VERY_LONG_ROW => limits.invocations as usize,
+        true if fours && body.columns >= VERY_LONG_ROW => fits.min(limits.invocations as usize),
         true => limits.sharing().max(kept).min(all),
         false => all,
     };
@@ -142,7 +166,7 @@ fn shared_out(body: &Body, limits: &Limits, fours: bool) -> RowSchedule {
         false if apart => body.columns.next_power_of_two().clamp(1, most),
         false => body.columns.div_ceil(4).next_power_of_two().clamp(1, most),
     };
-    let slots = if alone { VECTOR } else { limits.sharing().max(lanes) / lanes };
+    let slots = if alone { VECTOR } else { limits.sharing().min(fits).max(lanes) / lanes };
     let turns = body.rows.div_ceil(slots);
     let partials = match limits.software {
         true => FEW_PARTIALS,

@@ -21,6 +21,33 @@ fn elementwise_and_reductions() {
     );
 }
 
+/// All reductions of a row are one kernel, whether they depend on each other or not, and share the workgroup
+/// memory of each adapter.
+#[test]
+fn many_reductions_of_a_row_fit_in_workgroup_memory() {
+    for [depths, reductions] in [[1, 60], [2, 30], [9, 7]] {
+        let mut lines = String::from("%0: f32[37, 1000] = input \"x\"\n");
+        let (mut last, mut row) = (0, 0);
+        let mut line = |shape: &str, op: String| {
+            last += 1;
+            lines += &format!("%{last}: f32[{shape}] = {op}\n");
+            last
+        };
+        for _ in 0..depths {
+            let (mut power, mut total) = (row, None);
+            for _ in 0..reductions {
+                power = line("37, 1000", format!("mul %{power}, %{row}"));
+                let sum = line("37", format!("sum %{power} {{axes=[1]}}"));
+                total = Some(total.map_or(sum, |total| line("37", format!("add %{total}, %{sum}"))));
+            }
+            let column = line("37, 1", format!("reshape %{}", total.unwrap()));
+            let whole = line("37, 1000", format!("broadcast %{column}"));
+            row = line("37, 1000", format!("sub %{row}, %{whole}"));
+        }
+        assert_eq!(labels(&format!("{lines}output \"y\" %{row}")).len(), 1);
+    }
+}
+
 #[test]
 fn windows() {
     labels(

@@ -42,8 +42,8 @@ struct Rows<'k, 'b> {
     nodes: Nodes<'k, 'b>,
     /// Depth of each node, which is the maximum number of reductions on a path to it.
     depths: Vec<usize>,
-    /// Shared arrays, by dtype, depth of the reduction, and number.
-    arrays: Vec<((DType, usize, usize), u32)>,
+    /// Shared arrays, by dtype, purpose, and number.
+    arrays: Vec<((DType, Purpose, usize), u32)>,
     /// Index of the workgroup along the rows.
     group: Value<'k>,
     /// True if the workgroup is the first along the columns; `None` if there is only one.
@@ -56,6 +56,17 @@ struct Rows<'k, 'b> {
     unrolled: Vec<(Value<'k>, Option<Value<'k>>)>,
     /// First column of each group of four positions, if positions are processed in groups of four.
     firsts: Vec<Value<'k>>,
+}
+
+/// Purpose of a shared array.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// Reductions along rows of an odd depth.
+    Odd,
+    /// Reductions along rows of an even depth.
+    Even,
+    /// Sums of columns.
+    Columns,
 }
 
 /// One of an invocation's positions in a row.
@@ -364,8 +375,9 @@ impl<'k, 'b> Rows<'k, 'b> {
         }
     }
 
-    /// Combines the lanes' partial results of each reduction of a depth. Each depth has its own shared
-    /// arrays: before a loop writes them again, all invocations have passed the barriers of another depth.
+    /// Combines the lanes' partial results of each reduction of a depth. Odd and even depths have different
+    /// shared arrays: before an array is written again, all invocations have passed a barrier of the depth
+    /// between. If the last depth is odd, it has the arrays of the first depth of the next row.
     fn across_lanes(
         &mut self,
         all: &[Reduction],
@@ -382,13 +394,15 @@ impl<'k, 'b> Rows<'k, 'b> {
         if together == lanes {
             return shares;
         }
+        let purpose = if depth.is_multiple_of(2) { Purpose::Even } else { Purpose::Odd };
         let arrays: Vec<u32> =
-            all.iter().enumerate().map(|(number, &(.., dtype))| self.array(dtype, depth, number)).collect();
+            all.iter().enumerate().map(|(number, &(.., dtype))| self.array(dtype, purpose, number)).collect();
         let results = match together {
             1 => self.across_invocations(all, &arrays, &shares),
             _ => self.across_subgroups(all, &arrays, &shares),
         };
-        if self.schedule.steps > 1 && self.depths.iter().max() == Some(&1) {
+        let is_last = self.depths.iter().max() == Some(&depth);
+        if is_last && purpose == Purpose::Odd && self.schedule.steps > 1 {
             k.barrier();
         }
         results
@@ -435,10 +449,10 @@ impl<'k, 'b> Rows<'k, 'b> {
         all.iter().zip(arrays).map(result).collect()
     }
 
-    /// Returns the shared array for a dtype, the depth of a reduction, and its index among those combined at
-    /// the same time. Sums of columns have depth 0.
-    fn array(&mut self, dtype: DType, depth: usize, number: usize) -> u32 {
-        let key = (dtype, depth, number);
+    /// Returns the shared array for a dtype, a purpose, and the index of a reduction among those combined at
+    /// the same time.
+    fn array(&mut self, dtype: DType, purpose: Purpose, number: usize) -> u32 {
+        let key = (dtype, purpose, number);
         if let Some(&(_, array)) = self.arrays.iter().find(|(known, _)| *known == key) {
             return array;
         }
@@ -530,7 +544,7 @@ impl<'k, 'b> Rows<'k, 'b> {
         for column in columns_of(self.body) {
             let target = column.target(self.views, self.body, schedule);
             let gate = self.views.gate(k).filter(|_| matches!(target.0, Role::Result(_)));
-            let array = if slots > 1 { self.array(column.dtype, 0, 0) } else { 0 };
+            let array = if slots > 1 { self.array(column.dtype, Purpose::Columns, 0) } else { 0 };
             let lane = self.lane;
             let halved = schedule.slots > LEAF && column.is_float_sum();
             let store = |at: Value<'k>, which: Which<'k>, inside: Option<Value<'k>>| {
