@@ -18,10 +18,12 @@ mod softmax;
 #[cfg(test)]
 mod tests;
 
+use super::kernel::{LONG, Tasks};
 use super::simd::dispatch;
 use super::{Call, InstructionSet, Prepared, Trap};
 use gradloom_core::ir::AttentionSpec;
 use gradloom_core::kernel::Launch;
+use gradloom_device::host::current_worker;
 use gradloom_device::memory::counted;
 use operands::Operands;
 
@@ -53,34 +55,53 @@ impl Attention {
     }
 }
 
-impl Prepared for Attention {
-    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
-        self.operands.check(call)?;
-        let shape = self.operands.shape;
+impl Attention {
+    /// Returns the number of pairs of a sequence and a key/value head.
+    fn pairs(&self) -> usize {
+        self.operands.shape.batch * self.operands.shape.kv_heads
+    }
+
+    /// Returns the number of ranges of queries.
+    fn chunks(&self) -> usize {
+        self.operands.shape.queries.div_ceil(self.operands.shape.forward_queries())
+    }
+}
+
+/// Phase 0 checks the operands, phase 1 computes.
+impl Tasks for Attention {
+    fn count(&self, phase: usize) -> usize {
+        if phase == 0 { 0 } else { self.pairs() * self.chunks() }
+    }
+
+    fn cost(&self, _: usize) -> usize {
+        LONG
+    }
+
+    unsafe fn run_task(&self, call: &Call<'_>, _: usize, index: usize) {
+        let (shape, worker) = (self.operands.shape, current_worker());
         assert!(
-            self.workspace >= shape.forward_workspace(call.pool.threads()),
+            self.workspace >= shape.forward_workspace(worker + 1),
             "attention: no scratch for this many threads"
         );
-        let queries = shape.forward_queries();
-        let chunks = shape.queries.div_ceil(queries);
-        let heads = shape.batch * shape.kv_heads;
-        call.pool.run_with_worker(heads * chunks, &|index, worker| {
-            // With a causal mask, the last queries see the most keys, so their tasks start first.
-            let (chunk, head) = (chunks - 1 - index / heads, index % heads);
-            let (first, batch) = (chunk * queries, head / shape.kv_heads);
-            let task = forward::Task {
-                operands: &self.operands,
-                call,
-                mask: self.operands.mask(call, batch),
-                batch,
-                kv_head: head % shape.kv_heads,
-                queries: first..(first + queries).min(shape.queries),
-                worker,
-            };
-            // SAFETY: this machine supports `self.level`.
-            unsafe { dispatch(self.level, task) };
-        });
-        Ok(())
+        let (queries, heads) = (shape.forward_queries(), self.pairs());
+        // With a causal mask, the last queries see the most keys, so their tasks start first.
+        let (chunk, head) = (self.chunks() - 1 - index / heads, index % heads);
+        let (first, batch) = (chunk * queries, head / shape.kv_heads);
+        let task = forward::Task {
+            operands: &self.operands,
+            call,
+            mask: self.operands.mask(call, batch),
+            batch,
+            kv_head: head % shape.kv_heads,
+            queries: first..(first + queries).min(shape.queries),
+            worker,
+        };
+        // SAFETY: this machine supports `self.level`.
+        unsafe { dispatch(self.level, task) };
+    }
+
+    fn outcome(&self, call: &Call<'_>, phase: usize) -> Result<(), Trap> {
+        if phase == 0 { self.operands.check(call) } else { Ok(()) }
     }
 }
 
@@ -99,28 +120,37 @@ impl AttentionGrad {
     }
 }
 
-impl Prepared for AttentionGrad {
-    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
-        self.operands.check(call)?;
-        let shape = self.operands.shape;
+/// Phase 0 checks the operands, phase 1 computes.
+impl Tasks for AttentionGrad {
+    fn count(&self, phase: usize) -> usize {
+        if phase == 0 { 0 } else { self.operands.shape.batch * self.operands.shape.kv_heads }
+    }
+
+    fn cost(&self, _: usize) -> usize {
+        LONG
+    }
+
+    unsafe fn run_task(&self, call: &Call<'_>, _: usize, index: usize) {
+        let (shape, worker) = (self.operands.shape, current_worker());
         assert!(
-            self.workspace >= shape.backward_workspace(call.pool.threads()),
+            self.workspace >= shape.backward_workspace(worker + 1),
             "attention_grad: no scratch for this many threads"
         );
-        call.pool.run_with_worker(shape.batch * shape.kv_heads, &|index, worker| {
-            let batch = index / shape.kv_heads;
-            let task = backward::Task {
-                operands: &self.operands,
-                gradient: &self.gradient,
-                call,
-                mask: self.operands.mask(call, batch),
-                batch,
-                kv_head: index % shape.kv_heads,
-                worker,
-            };
-            // SAFETY: this machine supports `self.level`.
-            unsafe { dispatch(self.level, task) };
-        });
-        Ok(())
+        let batch = index / shape.kv_heads;
+        let task = backward::Task {
+            operands: &self.operands,
+            gradient: &self.gradient,
+            call,
+            mask: self.operands.mask(call, batch),
+            batch,
+            kv_head: index % shape.kv_heads,
+            worker,
+        };
+        // SAFETY: this machine supports `self.level`.
+        unsafe { dispatch(self.level, task) };
+    }
+
+    fn outcome(&self, call: &Call<'_>, phase: usize) -> Result<(), Trap> {
+        if phase == 0 { self.operands.check(call) } else { Ok(()) }
     }
 }

@@ -3,11 +3,11 @@
 //! In: contiguous operands. Out: the results that [`CustomOp::run_on_host`] writes.
 //! Invariant: no result aliases an operand.
 
-use super::kernel::{Call, Prepared, Trap};
+use super::kernel::{Call, Prepared, Tasks, Trap};
 use gradloom_core::ir::{CustomOp, DType};
 use gradloom_core::kernel::{Access, Launch};
 use gradloom_device::host::run_on_host;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Returns a kernel for a `Custom` launch.
 ///
@@ -36,6 +36,7 @@ pub(super) fn prepare(launch: &Launch, op: Arc<dyn CustomOp>) -> Box<dyn Prepare
         op,
         reads: launch.reads.iter().map(window).collect(),
         writes: launch.writes.iter().map(window).collect(),
+        failure: Mutex::new(None),
     })
 }
 
@@ -50,10 +51,16 @@ struct Custom {
     op: Arc<dyn CustomOp>,
     reads: Vec<Window>,
     writes: Vec<Window>,
+    /// Error of the op in the run in progress.
+    failure: Mutex<Option<String>>,
 }
 
-impl Prepared for Custom {
-    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
+impl Tasks for Custom {
+    fn count(&self, phase: usize) -> usize {
+        usize::from(phase == 0)
+    }
+
+    unsafe fn run_task(&self, call: &Call<'_>, _: usize, _: usize) {
         let read =
             |(i, w): (usize, &Window)| (w.dtype, call.read::<u8>(i, w.offset * w.dtype.bytes()), w.elements);
         let write =
@@ -68,7 +75,12 @@ impl Prepared for Custom {
                 self.writes.iter().enumerate().map(write),
             )
         };
-        done.map_err(Trap::new)
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = done.err();
+    }
+
+    fn outcome(&self, _: &Call<'_>, _: usize) -> Result<(), Trap> {
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+        failure.map_or(Ok(()), |message| Err(Trap::new(message)))
     }
 }
 

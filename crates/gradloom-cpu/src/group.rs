@@ -1,12 +1,11 @@
 //! Several kernels in one launch.
 //!
 //! In: kernels that do not depend on each other, with their shares of the launch's operands, results and
-//! scratch. Out: a kernel that runs the tasks of all these kernels in one run of the pool, so that the
-//! threads are woken only once, and batches small tasks. Invariant: the results of a task do not depend on
-//! its batch; kernels that are not divided into tasks run one after the other.
+//! scratch. Out: a kernel whose tasks are those of all these kernels, small ones joined. Invariant: the
+//! results of a task do not depend on its batch.
 
 use super::InstructionSet;
-use super::kernel::{Call, PHASES, Prepared, Trap};
+use super::kernel::{Call, PHASES, Prepared, Tasks, Trap};
 use super::prepare::prepare_compiled;
 use gradloom_codegen::cpu::CpuKernel;
 use gradloom_core::ir::Graph;
@@ -57,6 +56,11 @@ struct Member {
 }
 
 impl Member {
+    /// Returns the member's tasks.
+    fn tasks(&self) -> &dyn Tasks {
+        self.kernel.tasks().expect("a sort is in no group")
+    }
+
     /// Returns the member's share of the group's call.
     fn call<'a>(&self, call: &Call<'a>) -> Call<'a> {
         Call {
@@ -74,7 +78,7 @@ fn batches(members: &[Member], phase: usize) -> Vec<Vec<Batch>> {
     let mut batches = Vec::new();
     let (mut batch, mut cost) = (Vec::new(), 0);
     for (member, kernel) in members.iter().enumerate() {
-        let Some(tasks) = kernel.kernel.tasks() else { continue };
+        let tasks = kernel.tasks();
         let (count, each) = (tasks.count(phase), tasks.cost(phase).max(1));
         let mut next = 0;
         while next < count {
@@ -94,26 +98,32 @@ fn batches(members: &[Member], phase: usize) -> Vec<Vec<Batch>> {
     batches
 }
 
-impl Prepared for PreparedGroup {
-    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
-        for member in self.members.iter().filter(|member| member.kernel.tasks().is_none()) {
-            member.kernel.run(&member.call(call))?;
+impl Tasks for PreparedGroup {
+    fn count(&self, phase: usize) -> usize {
+        self.batches[phase].len()
+    }
+
+    fn cost(&self, _: usize) -> usize {
+        TASK_COST
+    }
+
+    unsafe fn run_task(&self, call: &Call<'_>, phase: usize, index: usize) {
+        for batch in &self.batches[phase][index] {
+            let member = &self.members[batch.member];
+            let (call, tasks) = (member.call(call), member.tasks());
+            for task in batch.tasks.clone() {
+                // SAFETY: the addresses are those of the member's launch; each task is in one batch; the caller
+                // guarantees the rest.
+                unsafe { tasks.run_task(&call, phase, task) };
+            }
         }
-        for (phase, batches) in self.batches.iter().enumerate() {
-            call.pool.run(batches.len(), &|index| {
-                for batch in &batches[index] {
-                    let member = &self.members[batch.member];
-                    let Some(tasks) = member.kernel.tasks() else { continue };
-                    let call = member.call(call);
-                    for task in batch.tasks.clone() {
-                        // SAFETY: the addresses are those of the member's launch; each task is in one batch;
-                        // the pool's run ends when all of its tasks have.
-                        unsafe { tasks.run_task(&call, phase, task) };
-                    }
-                }
-            });
-        }
-        Ok(())
+    }
+
+    fn outcome(&self, call: &Call<'_>, phase: usize) -> Result<(), Trap> {
+        self.members
+            .iter()
+            .map(|member| member.tasks().outcome(&member.call(call), phase))
+            .fold(Ok(()), Result::and)
     }
 }
 
@@ -141,7 +151,7 @@ mod tests {
         }
     }
 
-    /// Returns jobs of several sizes, one of which is not divided into tasks.
+    /// Returns jobs of several sizes and kinds.
     fn parts(random: &mut Random) -> Vec<Job> {
         let mut jobs: Vec<Job> = [(3, 5), (1, 40_000), (700, 300), (0, 4), (2, 2), (2000, 1)]
             .into_iter()

@@ -12,7 +12,7 @@ mod scatter;
 mod tests;
 mod window;
 
-use super::{Call, FirstFault, Prepared, Trap};
+use super::{Call, FirstFault, Prepared, Tasks, Trap};
 
 pub(super) use gather::prepare as prepare_gather;
 pub(super) use indices::Places;

@@ -17,10 +17,26 @@ pub trait Prepared: Send + Sync {
     /// unspecified.
     fn run(&self, call: &Call<'_>) -> Result<(), Trap>;
 
-    /// Returns the kernel's tasks, if they may run concurrently with those of other kernels. A kernel that
-    /// can trap returns `None`.
+    /// Returns the kernel's tasks, which may run concurrently with those of other kernels; `None` if their
+    /// number depends on the operands' values, so that the kernel itself runs them.
     fn tasks(&self) -> Option<&dyn Tasks> {
         None
+    }
+}
+
+impl<T: Tasks> Prepared for T {
+    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
+        for phase in 0..PHASES {
+            // SAFETY: the addresses are those of the launch; each task runs once, and a run of the pool ends
+            // when all its tasks have ended.
+            call.pool.run(self.count(phase), &|index| unsafe { self.run_task(call, phase, index) });
+            self.outcome(call, phase)?;
+        }
+        Ok(())
+    }
+
+    fn tasks(&self) -> Option<&dyn Tasks> {
+        Some(self)
     }
 }
 
@@ -28,14 +44,17 @@ pub trait Prepared: Send + Sync {
 pub(super) const PHASES: usize = 2;
 
 /// A kernel divided into tasks. Those of phase 0 run in any order and concurrently; those of phase 1 run
-/// after all of them. The number of tasks depends on the launch alone.
+/// after all of them, and only if phase 0 did not trap. The number of tasks depends on the launch alone.
 pub trait Tasks: Send + Sync {
     /// Returns the number of tasks of a phase, which may be 0.
     fn count(&self, phase: usize) -> usize;
 
     /// Returns the approximate cost of a task of a phase, in nanoseconds on one core. Small tasks are run in
     /// groups.
-    fn cost(&self, phase: usize) -> usize;
+    fn cost(&self, phase: usize) -> usize {
+        let _ = phase;
+        GRAIN_COST
+    }
 
     /// Runs a task of a phase.
     ///
@@ -44,18 +63,23 @@ pub trait Tasks: Send + Sync {
     /// from. Per call, each task must run at most once, and tasks of phase 1 only after all tasks of phase 0
     /// have ended.
     unsafe fn run_task(&self, call: &Call<'_>, phase: usize, index: usize);
-}
 
-/// Runs all tasks of a kernel.
-///
-/// # Safety
-/// `call` must meet the requirements documented on [`Call`] for the launch that the kernel was prepared from.
-pub(super) unsafe fn run_tasks(tasks: &dyn Tasks, call: &Call<'_>) {
-    for phase in 0..PHASES {
-        // SAFETY: each task runs once, and a run of the pool ends when all its tasks have ended.
-        call.pool.run(tasks.count(phase), &|index| unsafe { tasks.run_task(call, phase, index) });
+    /// Returns the outcome of a phase whose tasks have ended, and forgets it.
+    ///
+    /// # Errors
+    /// Returns a [`Trap`] if there is no result for the operands' values. It does not depend on the order in
+    /// which tasks ran.
+    fn outcome(&self, call: &Call<'_>, phase: usize) -> Result<(), Trap> {
+        let _ = (call, phase);
+        Ok(())
     }
 }
+
+/// Approximate cost of a task of [`GRAIN`](super::work::GRAIN) elements that are copied, in nanoseconds on one
+/// core.
+const GRAIN_COST: usize = 10_000;
+/// Cost of a task that is not worth joining with others, in nanoseconds on one core.
+pub(super) const LONG: usize = 100_000;
 
 /// Addresses for one run of a [`Prepared`] kernel.
 ///
@@ -143,9 +167,9 @@ impl FirstFault {
         self.0.fetch_min(position, Ordering::Relaxed);
     }
 
-    /// Returns the smallest recorded position, after the run has ended.
-    pub fn get(&self) -> Option<usize> {
-        let position = self.0.load(Ordering::Relaxed);
+    /// Returns the smallest recorded position, after the run has ended, and forgets it.
+    pub fn take(&self) -> Option<usize> {
+        let position = self.0.swap(usize::MAX, Ordering::Relaxed);
         (position != usize::MAX).then_some(position)
     }
 }

@@ -3,7 +3,7 @@
 //! In: seed and step as u32 scalars. Out: words that depend only on those, the site and their own position.
 //! Invariant: the words are those of [`gradloom_core::philox::random_word`].
 
-use super::kernel::{Call, Prepared, Trap};
+use super::kernel::{Call, Prepared, Tasks};
 use gradloom_core::kernel::Launch;
 use gradloom_device::host::random::{LANES, WORDS, lanes};
 use gradloom_device::host::{InstructionSet, work};
@@ -51,26 +51,27 @@ struct RandomBits {
 /// Number of elements per task, a multiple of [`WORDS`].
 const GRAIN: usize = work::GRAIN / 4;
 
-impl Prepared for RandomBits {
-    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
+impl Tasks for RandomBits {
+    fn count(&self, phase: usize) -> usize {
+        if phase == 0 { self.elements.div_ceil(GRAIN) } else { 0 }
+    }
+
+    unsafe fn run_task(&self, call: &Call<'_>, _: usize, task: usize) {
         // SAFETY: the three reads are u32 scalars of the launch.
         let scalar = |read: usize| unsafe { *call.read::<u32>(read, self.scalar_offsets[read]) };
         let (key, step) = ([scalar(0), scalar(1)], scalar(2));
-        call.pool.run(self.elements.div_ceil(GRAIN), &|task| {
-            let end = ((task + 1) * GRAIN).min(self.elements);
-            let mut words = [0; WORDS];
-            for start in (task * GRAIN..end).step_by(WORDS) {
-                let count = WORDS.min(end - start);
-                // SAFETY: the function was chosen for this machine; the result has `elements` words, and
-                // tasks write disjoint ranges of them.
-                unsafe {
-                    (self.blocks)(start as u64 / 4, step, self.site, key, &mut words);
-                    let to = call.write::<u32>(0, self.write_offset + start);
-                    std::ptr::copy_nonoverlapping(words.as_ptr(), to, count);
-                }
+        let end = ((task + 1) * GRAIN).min(self.elements);
+        let mut words = [0; WORDS];
+        for start in (task * GRAIN..end).step_by(WORDS) {
+            let count = WORDS.min(end - start);
+            // SAFETY: the function was chosen for this machine; the result has `elements` words, and tasks
+            // write disjoint ranges of them.
+            unsafe {
+                (self.blocks)(start as u64 / 4, step, self.site, key, &mut words);
+                let to = call.write::<u32>(0, self.write_offset + start);
+                std::ptr::copy_nonoverlapping(words.as_ptr(), to, count);
             }
-        });
-        Ok(())
+        }
     }
 }
 

@@ -12,7 +12,7 @@ mod epilogue;
 mod tests;
 
 use super::fused::Faults;
-use super::kernel::{Tasks, run_tasks};
+use super::kernel::Tasks;
 use super::simd::dispatch;
 use super::{Call, InstructionSet, Prepared, Trap};
 use crate::matrix::rounded::Arithmetic;
@@ -56,6 +56,8 @@ struct Dot {
     /// Row offsets of a right operand that is read in place although its indices take several strides.
     row_offsets: Vec<usize>,
     level: InstructionSet,
+    /// Faults of the run in progress.
+    faults: Faults,
 }
 
 impl Dot {
@@ -78,31 +80,8 @@ impl Dot {
             }
             _ => Vec::new(),
         };
-        Self { plan, epilogue, direct, threads, shared, sections, row_offsets, level }
-    }
-}
-
-impl Prepared for Dot {
-    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
-        let Some(epilogue) = self.epilogue.as_ref().filter(|epilogue| epilogue.can_trap()) else {
-            // SAFETY: the addresses are those of the launch.
-            unsafe { run_tasks(self, call) };
-            return Ok(());
-        };
         let faults = Faults::new();
-        call.pool.run(self.count(0), &|index| self.first_phase(call, index, &faults));
-        if self.plan.schedule.parts() > 1 {
-            call.pool.run(self.count(1), &|index| self.add_parts(call, index, &faults));
-            return faults.result();
-        }
-        faults.result()?;
-        call.pool.run(self.count(1), &|index| epilogue.finish(call, index));
-        Ok(())
-    }
-
-    fn tasks(&self) -> Option<&dyn Tasks> {
-        let can_trap = self.epilogue.as_ref().is_some_and(Epilogue::can_trap);
-        (!can_trap).then_some(self)
+        Self { plan, epilogue, direct, threads, shared, sections, row_offsets, level, faults }
     }
 }
 
@@ -123,25 +102,30 @@ impl Tasks for Dot {
 
     unsafe fn run_task(&self, call: &Call<'_>, phase: usize, index: usize) {
         match (phase, &self.epilogue) {
-            (0, _) => self.first_phase(call, index, &Faults::new()),
-            (_, _) if self.plan.schedule.parts() > 1 => self.add_parts(call, index, &Faults::new()),
+            (0, _) => self.first_phase(call, index),
+            (_, _) if self.plan.schedule.parts() > 1 => self.add_parts(call, index),
             (_, Some(epilogue)) => epilogue.finish(call, index),
             (_, None) => {}
         }
+    }
+
+    fn outcome(&self, _: &Call<'_>, _: usize) -> Result<(), Trap> {
+        let can_trap = self.epilogue.as_ref().is_some_and(Epilogue::can_trap);
+        if can_trap { self.faults.take() } else { Ok(()) }
     }
 }
 
 impl Dot {
     /// Computes a block of the product, and runs the epilogue on it unless sums were split.
-    fn first_phase(&self, call: &Call<'_>, index: usize, faults: &Faults) {
+    fn first_phase(&self, call: &Call<'_>, index: usize) {
         if self.plan.elements() == 0 {
-            return self.epilogue.iter().for_each(|epilogue| epilogue.run_on_nothing(call, faults));
+            return self.epilogue.iter().for_each(|epilogue| epilogue.run_on_nothing(call, &self.faults));
         }
         let task = self.plan.task(index);
         match &self.epilogue {
             Some(epilogue) if self.plan.schedule.parts() == 1 => {
                 let (panel, columns) = (self.plan.panel(index), self.columns(&task));
-                epilogue.with_panel(call, panel, columns.clone(), faults, |panel| {
+                epilogue.with_panel(call, panel, columns.clone(), &self.faults, |panel| {
                     for product in task.products.clone() {
                         self.block(call, &task, product, |rows, from, stride| {
                             panel.run(rows, columns.clone(), from, stride);
@@ -260,7 +244,7 @@ impl Dot {
     }
 
     /// Adds up the parts of the sums of some rows, in order; then the epilogue on them.
-    fn add_parts(&self, call: &Call<'_>, index: usize, faults: &Faults) {
+    fn add_parts(&self, call: &Call<'_>, index: usize) {
         let rows = self.plan.sum_rows(index);
         let (_, columns) = self.plan.positions();
         let count = rows.len() * columns;
@@ -275,7 +259,9 @@ impl Dot {
             sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
         }
         if let Some(epilogue) = &self.epilogue {
-            epilogue.with_panel(call, 0, 0..0, faults, |panel| panel.run(rows, 0..columns, sum, columns));
+            epilogue.with_panel(call, 0, 0..0, &self.faults, |panel| {
+                panel.run(rows, 0..columns, sum, columns);
+            });
         }
     }
 }

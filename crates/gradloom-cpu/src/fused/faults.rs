@@ -39,12 +39,12 @@ impl Faults {
         *first = Some(Fault { node: check.node, position, message });
     }
 
-    /// Returns the outcome of the run.
+    /// Returns the outcome of the run, and forgets it.
     ///
     /// # Errors
     /// Returns a trap for the first fault.
-    pub(crate) fn result(self) -> Result<(), Trap> {
-        match self.0.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    pub(crate) fn take(&self) -> Result<(), Trap> {
+        match self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(fault) => Err(Trap::new(fault.message)),
             None => Ok(()),
         }

@@ -3,8 +3,6 @@
 //!
 //! In: the partial results of each panel of rows. Out: results. Invariant: panels are combined in order.
 
-use super::execute::Task;
-use super::faults::Faults;
 use super::program::Program;
 use crate::elementwise::Operand;
 use crate::index::Places;
@@ -116,21 +114,6 @@ impl Program {
                 }
             }
         }
-    }
-
-    /// Calls [`Program::with_task`] for a program that cannot trap.
-    ///
-    /// # Safety
-    /// Same as [`Program::with_task`]; [`Program::can_trap`] must return `false`.
-    pub(super) unsafe fn with_safe_task<R>(
-        &self,
-        reads: &[*const u8],
-        writes: &[*mut u8],
-        run: impl FnOnce(&mut Task<'_>) -> R,
-    ) -> R {
-        debug_assert!(!self.can_trap());
-        // SAFETY: guaranteed by the caller.
-        unsafe { self.with_task(reads, writes, &Faults::new(), run) }
     }
 }
 

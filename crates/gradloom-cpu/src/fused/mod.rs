@@ -21,7 +21,7 @@ mod task;
 mod tests;
 
 use super::InstructionSet;
-use super::kernel::{Call, Prepared, Tasks, Trap, run_tasks};
+use super::kernel::{Call, Prepared, Tasks, Trap};
 pub(crate) use execute::{Rectangle, Task};
 pub(crate) use faults::Faults;
 use gradloom_codegen::cpu::{LoopSchedule, loop_workspace, loops};
@@ -41,12 +41,14 @@ pub(super) fn prepare_loop(
 ) -> Box<dyn Prepared> {
     assert!(launch.workspace >= loop_workspace(body) as u64, "a fused loop: the workspace is too small");
     let program = Program::new(Arc::clone(program), launch, level);
-    Box::new(Loop { program, schedule: LoopSchedule::new(body) })
+    Box::new(Loop { program, schedule: LoopSchedule::new(body), faults: Faults::new() })
 }
 
 struct Loop {
     program: Program,
     schedule: LoopSchedule,
+    /// Faults of the run in progress.
+    faults: Faults,
 }
 
 impl Loop {
@@ -66,32 +68,6 @@ impl Loop {
     }
 }
 
-impl Prepared for Loop {
-    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
-        if !self.program.can_trap() {
-            // SAFETY: the addresses are those of the launch.
-            unsafe { run_tasks(self, call) };
-            return Ok(());
-        }
-        let faults = Faults::new();
-        call.pool.run(self.schedule.tasks(), &|index| {
-            // SAFETY: as above; each task runs once.
-            unsafe {
-                let run = |task: &mut Task<'_>| self.run_rectangle(call, task, index);
-                self.program.with_task(call.reads, call.writes, &faults, run);
-            }
-        });
-        faults.result()?;
-        // SAFETY: as above; all tasks of the first phase have ended.
-        call.pool.run(self.count(1), &|index| unsafe { self.run_task(call, 1, index) });
-        Ok(())
-    }
-
-    fn tasks(&self) -> Option<&dyn Tasks> {
-        (!self.program.can_trap()).then_some(self)
-    }
-}
-
 impl Tasks for Loop {
     fn count(&self, phase: usize) -> usize {
         if phase == 0 { self.schedule.tasks() } else { self.program.finish_tasks() }
@@ -106,10 +82,14 @@ impl Tasks for Loop {
         unsafe {
             if phase == 0 {
                 let run = |task: &mut Task<'_>| self.run_rectangle(call, task, index);
-                self.program.with_safe_task(call.reads, call.writes, run);
+                self.program.with_task(call.reads, call.writes, &self.faults, run);
             } else {
                 self.program.finish(call.writes, call.scratch(0), self.schedule.row_pieces(), index);
             }
         }
+    }
+
+    fn outcome(&self, _: &Call<'_>, phase: usize) -> Result<(), Trap> {
+        if phase == 0 && self.program.can_trap() { self.faults.take() } else { Ok(()) }
     }
 }

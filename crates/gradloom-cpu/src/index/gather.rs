@@ -4,7 +4,7 @@
 //! `[batch.., index.., row..]`, contiguous.
 
 use super::indices::{Indices, Places};
-use super::{Call, Prepared, Trap};
+use super::{Call, Prepared, Tasks, Trap};
 use crate::work::GRAIN;
 use gradloom_core::kernel::Launch;
 
@@ -49,26 +49,37 @@ struct Gather {
     element_bytes: usize,
 }
 
-impl Prepared for Gather {
-    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
-        self.indices.check(call)?;
+/// Phase 0 checks the indices, phase 1 copies.
+impl Tasks for Gather {
+    fn count(&self, phase: usize) -> usize {
+        match phase {
+            0 => self.indices.tasks(),
+            _ => self.total_rows.div_ceil(self.rows_per_task) * self.row_elements.div_ceil(self.chunk),
+        }
+    }
+
+    unsafe fn run_task(&self, call: &Call<'_>, phase: usize, task: usize) {
+        if phase == 0 {
+            return self.indices.check(call, task);
+        }
         let chunks = self.row_elements.div_ceil(self.chunk);
-        call.pool.run(self.total_rows.div_ceil(self.rows_per_task) * chunks, &|task| {
-            let first = task / chunks * self.rows_per_task;
-            let start = task % chunks * self.chunk;
-            for row in first..(first + self.rows_per_task).min(self.total_rows) {
-                // SAFETY: the indices were checked; the task's elements lie in the row, and no other task
-                // writes them. Every bit pattern is a valid u8, u16 or u32.
-                unsafe {
-                    match self.element_bytes {
-                        1 => self.copy::<u8>(call, row, start),
-                        2 => self.copy::<u16>(call, row, start),
-                        _ => self.copy::<u32>(call, row, start),
-                    }
+        let first = task / chunks * self.rows_per_task;
+        let start = task % chunks * self.chunk;
+        for row in first..(first + self.rows_per_task).min(self.total_rows) {
+            // SAFETY: the indices were checked; the task's elements lie in the row, and no other task writes
+            // them. Every bit pattern is a valid u8, u16 or u32.
+            unsafe {
+                match self.element_bytes {
+                    1 => self.copy::<u8>(call, row, start),
+                    2 => self.copy::<u16>(call, row, start),
+                    _ => self.copy::<u32>(call, row, start),
                 }
             }
-        });
-        Ok(())
+        }
+    }
+
+    fn outcome(&self, call: &Call<'_>, phase: usize) -> Result<(), Trap> {
+        if phase == 0 { self.indices.outcome(call) } else { Ok(()) }
     }
 }
 

@@ -62,6 +62,8 @@ pub(super) struct Indices {
     places: Places,
     extents: Vec<usize>,
     rows: usize,
+    /// First index out of range that the checks in progress have found.
+    fault: FirstFault,
 }
 
 impl Indices {
@@ -73,6 +75,7 @@ impl Indices {
             places: Places::new(layout, 0, layout.shape.rank()),
             extents: layout.shape.to_vec(),
             rows,
+            fault: FirstFault::new(),
         }
     }
 
@@ -91,7 +94,7 @@ impl Indices {
     }
 
     /// Returns the row at a row-major position. For an index out of range, returns a value that is at
-    /// least the number of rows; [`Indices::check`] rules that out.
+    /// least the number of rows; [`Indices::outcome`] rules that out.
     ///
     /// # Safety
     /// `position` must be less than the number of indices.
@@ -101,23 +104,28 @@ impl Indices {
         unsafe { self.value(call, position) as usize }
     }
 
-    /// Checks all indices.
+    /// Returns the number of tasks that check all indices.
+    pub(super) fn tasks(&self) -> usize {
+        self.count().div_ceil(GRAIN)
+    }
+
+    /// Checks the indices of a task.
+    pub(super) fn check(&self, call: &Call<'_>, task: usize) {
+        for position in task * GRAIN..((task + 1) * GRAIN).min(self.count()) {
+            // SAFETY: `position` is below the number of indices.
+            let value = unsafe { self.value(call, position) };
+            if !usize::try_from(value).is_ok_and(|value| value < self.rows) {
+                return self.fault.record(position);
+            }
+        }
+    }
+
+    /// Returns the outcome of the checks.
     ///
     /// # Errors
     /// Returns a trap for the first index that is not in `0..rows`.
-    pub(super) fn check(&self, call: &Call<'_>) -> Result<(), Trap> {
-        let fault = FirstFault::new();
-        call.pool.run(self.count().div_ceil(GRAIN), &|task| {
-            for position in task * GRAIN..((task + 1) * GRAIN).min(self.count()) {
-                // SAFETY: `position` is below the number of indices.
-                let value = unsafe { self.value(call, position) };
-                if !usize::try_from(value).is_ok_and(|value| value < self.rows) {
-                    fault.record(position);
-                    return;
-                }
-            }
-        });
-        let Some(position) = fault.get() else { return Ok(()) };
+    pub(super) fn outcome(&self, call: &Call<'_>) -> Result<(), Trap> {
+        let Some(position) = self.fault.take() else { return Ok(()) };
         // SAFETY: a task has already read this position.
         let value = unsafe { self.value(call, position) };
         Err(Trap::new(index_out_of_range(value, &self.extents, position, self.rows)))

@@ -5,7 +5,7 @@
 //! task, in the order of the updates. Tasks are ranges of columns, or ranges of rows if rows are short.
 
 use super::indices::{Indices, Places};
-use super::{Call, Prepared, Trap};
+use super::{Call, Prepared, Tasks, Trap};
 use crate::movement::CopyLoop;
 use crate::work::GRAIN;
 use gradloom_core::ir::{DType, ScatterOp};
@@ -70,49 +70,77 @@ struct Scatter {
     dtype: DType,
 }
 
-impl Prepared for Scatter {
-    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
-        if self.op != ScatterOp::Distinct {
-            self.indices.check(call)?;
+/// Phase 0 checks the indices and copies x, phase 1 combines.
+impl Tasks for Scatter {
+    fn count(&self, phase: usize) -> usize {
+        match phase {
+            0 => self.checks() + self.copy.tasks(),
+            _ => {
+                let columns = self.row_elements.div_ceil(self.columns_per_task);
+                self.batches * self.rows.div_ceil(self.rows_per_task) * columns
+            }
         }
-        let in_place = self.same_layout && call.reads[0] == call.writes[0].cast_const();
-        if !in_place {
-            // SAFETY: the layouts are those of the launch, whose result overlaps x only in the case above.
-            unsafe { self.copy.run(call.pool, call.reads[0], call.writes[0]) };
-        }
-        let columns = self.row_elements.div_ceil(self.columns_per_task);
-        let ranges = self.rows.div_ceil(self.rows_per_task);
-        call.pool.run(self.batches * ranges * columns, &|task| {
-            let (rest, column) = (task / columns, task % columns);
-            let (batch, range) = (rest / ranges, rest % ranges);
-            let (row, column) = (range * self.rows_per_task, column * self.columns_per_task);
-            let rows = row..(row + self.rows_per_task).min(self.rows);
-            let columns = column..(column + self.columns_per_task).min(self.row_elements);
-            // SAFETY: the indices were checked, or `combine` skips those out of range; the rows and columns
-            // of a task belong to it alone.
-            unsafe {
-                match (self.op, self.dtype) {
-                    (ScatterOp::Add, DType::F32) => {
-                        self.combine(call, batch, &rows, &columns, |a: f32, b: f32| a + b);
-                    }
-                    (ScatterOp::Add, _) => self.combine(call, batch, &rows, &columns, u32::wrapping_add),
-                    (ScatterOp::Set | ScatterOp::Distinct, DType::Bool | DType::U8) => {
-                        self.combine(call, batch, &rows, &columns, |_: u8, b: u8| b);
-                    }
-                    (ScatterOp::Set | ScatterOp::Distinct, DType::F16 | DType::BF16) => {
-                        self.combine(call, batch, &rows, &columns, |_: u16, b: u16| b);
-                    }
-                    (ScatterOp::Set | ScatterOp::Distinct, _) => {
-                        self.combine(call, batch, &rows, &columns, |_: u32, b: u32| b)
+    }
+
+    unsafe fn run_task(&self, call: &Call<'_>, phase: usize, task: usize) {
+        // SAFETY: the layouts are those of the launch, whose result overlaps x only if it is in place.
+        unsafe {
+            match (phase, task.checked_sub(self.checks())) {
+                (0, None) => self.indices.check(call, task),
+                (0, Some(task)) => {
+                    if !self.same_layout || call.reads[0] != call.writes[0].cast_const() {
+                        self.copy.run_task(task, call.reads[0], call.writes[0]);
                     }
                 }
+                _ => self.combine_task(call, task),
             }
-        });
-        Ok(())
+        }
+    }
+
+    fn outcome(&self, call: &Call<'_>, phase: usize) -> Result<(), Trap> {
+        if phase == 0 { self.indices.outcome(call) } else { Ok(()) }
     }
 }
 
 impl Scatter {
+    /// Returns the number of tasks that check indices.
+    fn checks(&self) -> usize {
+        if self.op == ScatterOp::Distinct { 0 } else { self.indices.tasks() }
+    }
+
+    /// Combines updates with the rows and columns of a task.
+    ///
+    /// # Safety
+    /// `call` must be a call of this kernel whose indices have been checked. Each task must run at most once.
+    unsafe fn combine_task(&self, call: &Call<'_>, task: usize) {
+        let columns = self.row_elements.div_ceil(self.columns_per_task);
+        let ranges = self.rows.div_ceil(self.rows_per_task);
+        let (rest, column) = (task / columns, task % columns);
+        let (batch, range) = (rest / ranges, rest % ranges);
+        let (row, column) = (range * self.rows_per_task, column * self.columns_per_task);
+        let rows = row..(row + self.rows_per_task).min(self.rows);
+        let columns = column..(column + self.columns_per_task).min(self.row_elements);
+        // SAFETY: the indices were checked, or `combine` skips those out of range; the rows and columns of a
+        // task belong to it alone.
+        unsafe {
+            match (self.op, self.dtype) {
+                (ScatterOp::Add, DType::F32) => {
+                    self.combine(call, batch, &rows, &columns, |a: f32, b: f32| a + b);
+                }
+                (ScatterOp::Add, _) => self.combine(call, batch, &rows, &columns, u32::wrapping_add),
+                (ScatterOp::Set | ScatterOp::Distinct, DType::Bool | DType::U8) => {
+                    self.combine(call, batch, &rows, &columns, |_: u8, b: u8| b);
+                }
+                (ScatterOp::Set | ScatterOp::Distinct, DType::F16 | DType::BF16) => {
+                    self.combine(call, batch, &rows, &columns, |_: u16, b: u16| b);
+                }
+                (ScatterOp::Set | ScatterOp::Distinct, _) => {
+                    self.combine(call, batch, &rows, &columns, |_: u32, b: u32| b);
+                }
+            }
+        }
+    }
+
     /// Combines updates with the given columns of the given rows.
     ///
     /// # Safety

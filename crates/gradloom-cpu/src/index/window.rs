@@ -3,7 +3,7 @@
 //! In: a tensor, possibly an update, and one i32 start per axis. Out: the window's elements, or the tensor
 //! with those elements replaced, contiguous and possibly in place.
 
-use super::{Call, Prepared, Trap};
+use super::{Call, Prepared, Tasks, Trap};
 use crate::movement::CopyLoop;
 use gradloom_core::kernel::{Access, Launch, Layout};
 
@@ -40,12 +40,20 @@ struct DynamicSlice {
     element_bytes: usize,
 }
 
-impl Prepared for DynamicSlice {
-    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
-        let start = self.starts.offset(call)? * self.element_bytes;
-        // SAFETY: the starts were checked, so the window lies in x; the result overlaps no operand.
-        unsafe { self.copy.run(call.pool, call.read(0, start), call.writes[0]) };
-        Ok(())
+/// Phase 0 checks the starts, phase 1 copies.
+impl Tasks for DynamicSlice {
+    fn count(&self, phase: usize) -> usize {
+        if phase == 0 { 0 } else { self.copy.tasks() }
+    }
+
+    unsafe fn run_task(&self, call: &Call<'_>, _: usize, task: usize) {
+        let Ok(start) = self.starts.offset(call) else { return };
+        // SAFETY: the starts are in range, so the window lies in x; the result overlaps no operand.
+        unsafe { self.copy.run_task(task, call.read(0, start * self.element_bytes), call.writes[0]) };
+    }
+
+    fn outcome(&self, call: &Call<'_>, phase: usize) -> Result<(), Trap> {
+        if phase == 0 { self.starts.offset(call).map(|_| ()) } else { Ok(()) }
     }
 }
 
@@ -59,19 +67,28 @@ struct DynamicUpdateSlice {
     element_bytes: usize,
 }
 
-impl Prepared for DynamicUpdateSlice {
-    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
-        let start = self.starts.offset(call)? * self.element_bytes;
+/// Phase 0 checks the starts and copies x, phase 1 copies the update.
+impl Tasks for DynamicUpdateSlice {
+    fn count(&self, phase: usize) -> usize {
+        if phase == 0 { self.whole.tasks() } else { self.update.tasks() }
+    }
+
+    unsafe fn run_task(&self, call: &Call<'_>, phase: usize, task: usize) {
+        let Ok(start) = self.starts.offset(call) else { return };
         let in_place = self.same_layout && call.reads[0] == call.writes[0].cast_const();
-        // SAFETY: the starts were checked, so the window lies in the result, which overlaps x only in the
-        // case above and never the update.
+        // SAFETY: the starts are in range, so the window lies in the result, which overlaps x only if it is
+        // in place, and never the update.
         unsafe {
-            if !in_place {
-                self.whole.run(call.pool, call.reads[0], call.writes[0]);
+            if phase == 1 {
+                self.update.run_task(task, call.reads[1], call.write(0, start * self.element_bytes));
+            } else if !in_place {
+                self.whole.run_task(task, call.reads[0], call.writes[0]);
             }
-            self.update.run(call.pool, call.reads[1], call.write(0, start));
         }
-        Ok(())
+    }
+
+    fn outcome(&self, call: &Call<'_>, phase: usize) -> Result<(), Trap> {
+        if phase == 0 { self.starts.offset(call).map(|_| ()) } else { Ok(()) }
     }
 }
 

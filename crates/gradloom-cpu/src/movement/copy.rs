@@ -6,8 +6,8 @@
 //! innermost axes form a plane that is divided into blocks, and into squares if the source runs across the
 //! target (a transposition), so that cache lines are used whole on both sides.
 
-use crate::kernel::{Call, Prepared, Trap};
-use crate::{Pool, work};
+use crate::kernel::{Call, Prepared, Tasks};
+use crate::work;
 use gradloom_core::kernel::{Launch, Layout};
 
 /// Side length of the squares of a transposition: a cache line of 4-byte elements.
@@ -113,19 +113,6 @@ impl CopyLoop {
         }
     }
 
-    /// Runs all tasks on the pool.
-    ///
-    /// # Safety
-    /// Same as [`CopyLoop::run_task`].
-    pub(crate) unsafe fn run(&self, pool: &Pool, from: *const u8, to: *mut u8) {
-        let addresses = Addresses { from, to };
-        pool.run(self.tasks(), &|task| {
-            let Addresses { from, to } = *addresses.get();
-            // SAFETY: guaranteed by the caller; tasks write disjoint blocks.
-            unsafe { self.run_task(task, from, to) };
-        });
-    }
-
     /// # Safety
     /// Same as [`CopyLoop::run_task`]; `T` must have the size of the elements.
     unsafe fn run_task_as<T: Copy>(&self, task: usize, from: *const T, to: *mut T) {
@@ -148,22 +135,6 @@ impl CopyLoop {
             // SAFETY: the indices are below the extents, so the addresses point to elements.
             unsafe { copy_block(from.add(from_at), to.add(to_at), rows, columns) };
         }
-    }
-}
-
-/// Addresses that are shared with tasks on other threads.
-struct Addresses {
-    from: *const u8,
-    to: *mut u8,
-}
-
-// SAFETY: these are only addresses; see `CopyLoop::run` for why tasks may dereference them.
-unsafe impl Sync for Addresses {}
-
-impl Addresses {
-    /// Returns `self`. Calling a method makes a closure capture the whole struct rather than its fields.
-    fn get(&self) -> &Self {
-        self
     }
 }
 
@@ -238,17 +209,19 @@ pub(crate) fn prepare(launch: &Launch) -> Box<dyn Prepared> {
 
 struct CopyKernel(CopyLoop);
 
-impl Prepared for CopyKernel {
-    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
+impl Tasks for CopyKernel {
+    fn count(&self, phase: usize) -> usize {
+        if phase == 0 { self.0.tasks() } else { 0 }
+    }
+
+    unsafe fn run_task(&self, call: &Call<'_>, _: usize, task: usize) {
         // A copy onto itself is a no-op if the plan gave both sides the same bytes and order.
         let [read, write] = [call.reads[0], call.writes[0].cast_const()];
-        if read == write && self.0.is_in_place() {
-            return Ok(());
+        if read != write || !self.0.is_in_place() {
+            // SAFETY: the launch's layouts lie in the call's buffers; a copy may alias its source only in
+            // the case above.
+            unsafe { self.0.run_task(task, read, call.writes[0]) };
         }
-        // SAFETY: the launch's layouts lie in the call's buffers; a copy may alias its source only in the
-        // case above.
-        unsafe { self.0.run(call.pool, read, call.writes[0]) };
-        Ok(())
     }
 }
 
@@ -268,16 +241,18 @@ mod tests {
 
     fn check<T: Copy + PartialEq + std::fmt::Debug>(from: &Layout, to: &Layout, make: impl Fn(usize) -> T) {
         let data: Vec<T> = (1..=from.end().max(1)).map(&make).collect();
-        for threads in [1, 3] {
-            let pool = Pool::new(threads);
+        for backwards in [false, true] {
             let mut got = vec![make(0); to.end()];
             let mut expected = got.clone();
             for (&f, t) in positions(from).iter().zip(positions(to)) {
                 expected[t] = data[f];
             }
             let copy = CopyLoop::new(from, to, size_of::<T>());
-            // SAFETY: the vectors have as many elements as the layouts need.
-            unsafe { copy.run(&pool, data.as_ptr().cast(), got.as_mut_ptr().cast()) };
+            for task in 0..copy.tasks() {
+                let task = if backwards { copy.tasks() - 1 - task } else { task };
+                // SAFETY: the vectors have as many elements as the layouts need.
+                unsafe { copy.run_task(task, data.as_ptr().cast(), got.as_mut_ptr().cast()) };
+            }
             assert!(got == expected, "{from:?} to {to:?}");
         }
     }

@@ -4,7 +4,7 @@
 //! an element is the product of its block's scale and its integer, which is exact.
 
 use crate::InstructionSet;
-use crate::kernel::{Call, Prepared, Trap};
+use crate::kernel::{Call, Prepared, Tasks};
 use crate::matrix::blocks::{Blocks, unpack};
 use crate::simd::{Simd, Vectorized, dispatch};
 use gradloom_codegen::product::SteppedView;
@@ -45,14 +45,15 @@ struct Dequantize {
     level: InstructionSet,
 }
 
-impl Prepared for Dequantize {
-    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
-        call.pool.run(self.blocks.div_ceil(TASK), &|task| {
-            let blocks = task * TASK..((task + 1) * TASK).min(self.blocks);
-            // SAFETY: this machine supports the detected level.
-            unsafe { dispatch(self.level, Some { kernel: self, call, blocks }) };
-        });
-        Ok(())
+impl Tasks for Dequantize {
+    fn count(&self, phase: usize) -> usize {
+        if phase == 0 { self.blocks.div_ceil(TASK) } else { 0 }
+    }
+
+    unsafe fn run_task(&self, call: &Call<'_>, _: usize, task: usize) {
+        let blocks = task * TASK..((task + 1) * TASK).min(self.blocks);
+        // SAFETY: this machine supports the detected level.
+        unsafe { dispatch(self.level, Some { kernel: self, call, blocks }) };
     }
 }
 

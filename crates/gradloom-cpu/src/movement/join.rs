@@ -1,7 +1,7 @@
 //! Concatenation: each operand is copied to its window of the result.
 
 use super::CopyLoop;
-use crate::kernel::{Call, Prepared, Trap};
+use crate::kernel::{Call, Prepared, Tasks};
 use gradloom_core::kernel::Launch;
 
 /// Returns a kernel for a `Concat` launch.
@@ -35,15 +35,15 @@ struct Concat {
     tasks: usize,
 }
 
-impl Prepared for Concat {
-    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
-        // The tasks of all parts share one run of the pool, so that many small operands use all threads.
-        call.pool.run(self.tasks, &|task| {
-            let number = self.first_tasks.partition_point(|&first| first <= task) - 1;
-            let (read, part) = &self.parts[number];
-            // SAFETY: the launch's layouts lie in the call's buffers, and the windows are disjoint.
-            unsafe { part.run_task(task - self.first_tasks[number], call.read(*read, 0), call.write(0, 0)) };
-        });
-        Ok(())
+impl Tasks for Concat {
+    fn count(&self, phase: usize) -> usize {
+        if phase == 0 { self.tasks } else { 0 }
+    }
+
+    unsafe fn run_task(&self, call: &Call<'_>, _: usize, task: usize) {
+        let number = self.first_tasks.partition_point(|&first| first <= task) - 1;
+        let (read, part) = &self.parts[number];
+        // SAFETY: the launch's layouts lie in the call's buffers, and the windows are disjoint.
+        unsafe { part.run_task(task - self.first_tasks[number], call.read(*read, 0), call.write(0, 0)) };
     }
 }

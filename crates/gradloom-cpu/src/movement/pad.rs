@@ -1,7 +1,7 @@
 //! Padding: fills the result, then copies the operand to its places, which interior padding spreads apart.
 
 use super::CopyLoop;
-use crate::kernel::{Call, Prepared, Trap};
+use crate::kernel::{Call, Prepared, Tasks};
 use crate::work;
 use gradloom_codegen::cpu::loops::bits;
 use gradloom_core::ir::Number;
@@ -43,23 +43,27 @@ struct Pad {
     copy: CopyLoop,
 }
 
-impl Prepared for Pad {
-    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
-        call.pool.run(self.filled.div_ceil(work::GRAIN), &|task| {
-            let start = task * work::GRAIN;
-            let count = work::GRAIN.min(self.filled - start);
-            // SAFETY: the result is contiguous and has `filled` elements; tasks write disjoint ranges.
-            unsafe {
-                match self.element_bytes {
-                    1 => fill(call.write(0, self.write_offset + start), count, self.pattern as u8),
-                    2 => fill(call.write(0, self.write_offset + start), count, self.pattern as u16),
-                    _ => fill(call.write(0, self.write_offset + start), count, self.pattern),
-                }
+impl Tasks for Pad {
+    fn count(&self, phase: usize) -> usize {
+        if phase == 0 { self.filled.div_ceil(work::GRAIN) } else { self.copy.tasks() }
+    }
+
+    unsafe fn run_task(&self, call: &Call<'_>, phase: usize, task: usize) {
+        if phase == 1 {
+            // SAFETY: the launch's layouts lie in the call's buffers, and the result overlaps no operand.
+            unsafe { self.copy.run_task(task, call.reads[0], call.writes[0]) };
+            return;
+        }
+        let start = task * work::GRAIN;
+        let count = work::GRAIN.min(self.filled - start);
+        // SAFETY: the result is contiguous and has `filled` elements; tasks write disjoint ranges.
+        unsafe {
+            match self.element_bytes {
+                1 => fill(call.write(0, self.write_offset + start), count, self.pattern as u8),
+                2 => fill(call.write(0, self.write_offset + start), count, self.pattern as u16),
+                _ => fill(call.write(0, self.write_offset + start), count, self.pattern),
             }
-        });
-        // SAFETY: the launch's layouts lie in the call's buffers, and the result overlaps no operand.
-        unsafe { self.copy.run(call.pool, call.reads[0], call.writes[0]) };
-        Ok(())
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Writes to a window of a parameter or state, whose start is known only at run time.
 
 use super::CopyLoop;
-use crate::kernel::{Call, Prepared, Trap};
+use crate::kernel::{Call, Prepared, Tasks, Trap};
 use gradloom_core::kernel::{Launch, Layout};
 
 /// Returns a kernel for a `WriteRegion` launch.
@@ -39,8 +39,9 @@ struct WriteRegion {
     copy: CopyLoop,
 }
 
-impl Prepared for WriteRegion {
-    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
+impl WriteRegion {
+    /// Returns the offset of the window in the target, in elements.
+    fn offset(&self, call: &Call<'_>) -> Result<usize, Trap> {
         let mut offset = 0;
         for (a, axis) in self.axes.iter().enumerate() {
             // SAFETY: the read is an i32 scalar of the launch.
@@ -57,12 +58,27 @@ impl Prepared for WriteRegion {
                 }
             }
         }
+        Ok(offset)
+    }
+}
+
+/// Phase 0 checks the start, phase 1 copies.
+impl Tasks for WriteRegion {
+    fn count(&self, phase: usize) -> usize {
+        if phase == 0 { 0 } else { self.copy.tasks() }
+    }
+
+    unsafe fn run_task(&self, call: &Call<'_>, _: usize, task: usize) {
+        let Ok(offset) = self.offset(call) else { return };
         // SAFETY: every window index plus its start is below the target's extent, so the shifted window lies
         // in the target; the value does not overlap it.
         unsafe {
             let to = call.writes[0].add(offset * self.element_bytes);
-            self.copy.run(call.pool, call.reads[0], to);
+            self.copy.run_task(task, call.reads[0], to);
         }
-        Ok(())
+    }
+
+    fn outcome(&self, call: &Call<'_>, phase: usize) -> Result<(), Trap> {
+        if phase == 0 { self.offset(call).map(|_| ()) } else { Ok(()) }
     }
 }

@@ -5,7 +5,7 @@
 
 use super::combine::{Extreme, MaxF32, MaxI32, MaxU32, MinF32, MinI32, MinU32, arg_columns, row};
 use crate::InstructionSet;
-use crate::kernel::{Call, Prepared, Trap};
+use crate::kernel::{Call, Prepared, Tasks};
 use crate::strided_reader::{BLOCK, Buffer, StridedReader};
 use crate::work::GRAIN;
 use gradloom_core::ir::{ArgReduceOp, DType};
@@ -158,27 +158,28 @@ impl<F: Extreme> ArgReduce<F> {
     }
 }
 
-impl<F: Extreme> Prepared for ArgReduce<F> {
-    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
+impl<F: Extreme> Tasks for ArgReduce<F> {
+    fn count(&self, phase: usize) -> usize {
+        if phase == 0 { self.split.outputs.div_ceil(self.split.strip) } else { 0 }
+    }
+
+    unsafe fn run_task(&self, call: &Call<'_>, _: usize, task: usize) {
         let split = &self.split;
-        call.pool.run(split.outputs.div_ceil(split.strip), &|task| {
-            let outputs = split.task(task);
-            let mut buffer = Buffer::new();
-            let from = call.read(0, 0);
-            let to = call.write::<i32>(0, self.write_offset);
-            // SAFETY: the operand's layout lies in its buffer; strips of outputs are disjoint and at most
-            // STRIP wide.
-            unsafe {
-                match split.direction {
-                    Direction::Rows => {
-                        outputs.for_each(|output| to.add(output).write(self.row(output, from, &mut buffer)))
-                    }
-                    Direction::Columns => {
-                        self.strip(outputs.start, outputs.len(), from, to.add(outputs.start), &mut buffer)
-                    }
+        let outputs = split.task(task);
+        let mut buffer = Buffer::new();
+        let from = call.read(0, 0);
+        let to = call.write::<i32>(0, self.write_offset);
+        // SAFETY: the operand's layout lies in its buffer; strips of outputs are disjoint and at most STRIP
+        // wide.
+        unsafe {
+            match split.direction {
+                Direction::Rows => {
+                    outputs.for_each(|output| to.add(output).write(self.row(output, from, &mut buffer)));
+                }
+                Direction::Columns => {
+                    self.strip(outputs.start, outputs.len(), from, to.add(outputs.start), &mut buffer);
                 }
             }
-        });
-        Ok(())
+        }
     }
 }

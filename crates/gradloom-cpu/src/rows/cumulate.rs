@@ -4,7 +4,7 @@
 //! from the total of the pieces before it. Sums and products of floats are accumulated in f64, so that long
 //! rows lose no precision. Totals and results are computed in the order of the elements, eight at a time.
 
-use super::{Call, Prepared, Source, Trap};
+use super::{Call, Prepared, Source, Tasks};
 use crate::InstructionSet;
 use crate::multiversion;
 use crate::work::GRAIN;
@@ -197,6 +197,11 @@ struct Cumulate<F: Reduction> {
 }
 
 impl<F: Reduction> Cumulate<F> {
+    /// Returns the number of rows of a task, if every row is one piece.
+    fn together(&self) -> usize {
+        (GRAIN / self.rows.extent.max(1)).max(1)
+    }
+
     /// Returns the elements of a row and their results, from position `start` of the traversal on.
     fn from(&self, call: &Call<'_>, row: usize, start: usize) -> (From<F::T>, To<F::T>) {
         let extent = self.rows.extent;
@@ -207,56 +212,42 @@ impl<F: Reduction> Cumulate<F> {
     }
 }
 
-impl<F: Reduction> Prepared for Cumulate<F> {
-    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
-        let Rows { rows, extent } = self.rows;
-        let pieces = self.rows.pieces();
-        if pieces <= 1 {
-            let together = (GRAIN / extent.max(1)).max(1);
-            call.pool.run(rows.div_ceil(together), &|task| {
-                for row in task * together..rows.min((task + 1) * together) {
-                    let (from, to) = self.from(call, row, 0);
-                    // SAFETY: the row lies in the operand and in the result, and no other task writes its
-                    // results.
-                    unsafe { (self.totals)(from, to, extent, F::IDENTITY) };
-                }
-            });
-            return Ok(());
+/// Phase 0 computes the total of each piece, phase 1 the results. If every row is one piece, its result is
+/// computed in phase 0.
+impl<F: Reduction> Tasks for Cumulate<F> {
+    fn count(&self, phase: usize) -> usize {
+        let (rows, pieces) = (self.rows.rows, self.rows.pieces());
+        match (phase, pieces) {
+            (0, 0 | 1) => rows.div_ceil(self.together()),
+            (_, 0 | 1) => 0,
+            _ => rows * pieces,
         }
-        let sums = Sums(call.scratch.cast::<u64>());
-        let length = |task: usize| PIECE.min(extent - task % pieces * PIECE);
-        call.pool.run(rows * pieces, &|task| {
-            let ((from, stride), _) = self.from(call, task / pieces, task % pieces * PIECE);
-            // SAFETY: the piece lies in the operand; each task has its own eight bytes of scratch.
-            unsafe { *sums.at::<F::Sum>(task) = (self.total)(from, stride, length(task)) };
-        });
-        for row in 0..rows {
-            let mut sum = F::IDENTITY;
-            for piece in 0..pieces {
-                // SAFETY: the tasks have written the totals.
-                let own = unsafe { &mut *sums.at::<F::Sum>(row * pieces + piece) };
-                let before = sum;
-                sum = F::combine(sum, *own);
-                *own = before;
+    }
+
+    unsafe fn run_task(&self, call: &Call<'_>, phase: usize, task: usize) {
+        let Rows { rows, extent } = self.rows;
+        let (pieces, together) = (self.rows.pieces(), self.together());
+        if pieces <= 1 {
+            for row in task * together..rows.min((task + 1) * together) {
+                let (from, to) = self.from(call, row, 0);
+                // SAFETY: the row lies in the operand and in the result, and no other task writes its results.
+                unsafe { (self.totals)(from, to, extent, F::IDENTITY) };
+            }
+            return;
+        }
+        let total_of = |task: usize| call.scratch(size_of::<u64>() * task).cast::<F::Sum>();
+        let (from, to) = self.from(call, task / pieces, task % pieces * PIECE);
+        let length = PIECE.min(extent - task % pieces * PIECE);
+        // SAFETY: the piece lies in the operand and in the result. In phase 0, each task has its own eight
+        // bytes of scratch; in phase 1, no task writes the totals, and each has its own results.
+        unsafe {
+            if phase == 0 {
+                *total_of(task) = (self.total)(from.0, from.1, length);
+            } else {
+                let before = task - task % pieces..task;
+                let sum = before.fold(F::IDENTITY, |sum, piece| F::combine(sum, *total_of(piece)));
+                (self.totals)(from, to, length, sum);
             }
         }
-        call.pool.run(rows * pieces, &|task| {
-            let (from, to) = self.from(call, task / pieces, task % pieces * PIECE);
-            // SAFETY: the piece lies in the operand and in the result, and no other task writes its results.
-            unsafe { (self.totals)(from, to, length(task), *sums.at(task)) };
-        });
-        Ok(())
-    }
-}
-
-/// Totals of pieces, eight bytes each.
-struct Sums(*mut u64);
-
-// SAFETY: each task accesses only its own total, and runs of the pool do not overlap.
-unsafe impl Sync for Sums {}
-
-impl Sums {
-    fn at<T>(&self, task: usize) -> *mut T {
-        self.0.wrapping_add(task).cast()
     }
 }

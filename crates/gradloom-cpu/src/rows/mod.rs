@@ -12,7 +12,7 @@ mod sort;
 mod tests;
 
 use super::index::Places;
-use super::kernel::{Call, Prepared, Trap};
+use super::kernel::{Call, Prepared, Tasks, Trap};
 use gradloom_core::kernel::Access;
 
 pub(super) use cumulate::prepare as prepare_cumulate;
