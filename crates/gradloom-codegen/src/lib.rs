@@ -12,6 +12,7 @@
 
 pub mod cpu;
 pub mod cuda;
+pub mod edges;
 pub mod kernels;
 mod library;
 mod limits;

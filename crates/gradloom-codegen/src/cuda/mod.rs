@@ -4,7 +4,6 @@
 //! kernel's buffers in order, then the step's status. Floating-point code must be compiled as written:
 //! without contraction (`--fmad=false`) and without fast approximations.
 
-mod edges;
 pub mod exchange;
 mod functions;
 mod launch;
@@ -22,7 +21,6 @@ pub use crate::library::{
     may_use_library,
 };
 pub(crate) use crate::library::{least_product, takes_lines_behind};
-pub use edges::Touches;
 pub use launch::{CudaKernel, Parameter, Span, Spans, Work};
 pub(crate) use place::Addresses;
 pub use print::print;

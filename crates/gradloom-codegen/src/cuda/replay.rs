@@ -3,10 +3,10 @@
 //! In: a plan and its kernels. Out: a [`Replay`]. Invariants: the nodes may run in order, or in any order
 //! that respects the dependencies; launches on the host run between segments, each of which is a graph.
 
-use super::edges::{Touches, edges};
 use super::exchange::{COUNTER_BYTES, Payload};
 use super::launch::{Span, Spans, Work};
 use super::units::CudaUnit;
+use crate::edges::{Touches, edges};
 use crate::simt::custom::on_host;
 use crate::step::{Owner, STEP_WORDS, host_steps};
 use gradloom_core::ir::Graph;
@@ -265,7 +265,7 @@ fn taken_over(plan: &Plan) -> Touches {
         Some(number) => whole(plan, number),
     });
     let own = [(STATUS, 0..STEP_WORDS as u64 * 4), (EXCHANGE, 0..COUNTER_BYTES)];
-    Touches { reads: Vec::new(), writes: own.into_iter().chain(items).collect() }
+    Touches { writes: own.into_iter().chain(items).collect(), ..Touches::default() }
 }
 
 fn whole(plan: &Plan, buffer: usize) -> (usize, Range<u64>) {
@@ -282,6 +282,7 @@ fn touches(spans: &Spans) -> Touches {
     let mut touches = Touches {
         reads: spans.reads.iter().map(place).collect(),
         writes: spans.writes.iter().map(place).collect(),
+        group: None,
     };
     // Kernels that report faults need no order among themselves, because any of their reports may be
     // recorded. Those that read the verdict depend on the kernel that writes it.
@@ -300,7 +301,7 @@ fn handed_out(plan: &Plan) -> Touches {
     let mut reads: Vec<_> =
         plan.outputs.iter().chain(&plan.guards).map(|(_, access)| range(access)).collect();
     reads.extend([(STATUS, 0..4), (EXCHANGE, 0..4)]);
-    Touches { reads, writes: Vec::new() }
+    Touches { reads, ..Touches::default() }
 }
 
 #[cfg(test)]

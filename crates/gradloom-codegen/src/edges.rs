@@ -1,9 +1,9 @@
-//! Dependencies between the kernels of a step.
+//! Dependencies between the kernels of a step, or between parts of kernels.
 //!
 //! In: the memory that each kernel accesses, in the order of the plan. Out: for each kernel, the earlier ones
 //! on which it depends. Invariants: any order that respects the dependencies has the same results as the
 //! plan's order. If two kernels access the same byte, and at least one writes it, the second depends on the
-//! first. A kernel of the commit depends on the verdict. No dependency is implied by others.
+//! first, unless both are parts of one group. No dependency is implied by others.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,28 +15,40 @@ pub struct Touches {
     pub reads: Vec<(usize, Range<u64>)>,
     /// Ranges that the kernel writes.
     pub writes: Vec<(usize, Range<u64>)>,
+    /// Number of the kernel's group, whose members follow each other and are independent, although the ranges
+    /// of one may overlap those of another; `None` if the kernel is alone.
+    pub group: Option<usize>,
 }
 
-/// Last writer of a range of bytes, and the kernels that have read it since.
+/// Kernels that have accessed a range of bytes and may have to precede the next one.
 #[derive(Clone, Debug, Default)]
 struct Last {
     end: u64,
-    writer: Option<usize>,
+    /// Last writers, which are one kernel or parts of one group.
+    writers: Vec<usize>,
+    /// Kernels that have read the bytes since.
     readers: Vec<usize>,
+    /// Kernels on which the writers depend, and further members of their group will.
+    before: Vec<usize>,
 }
 
 /// Returns, for each kernel, the kernels on which it depends, in ascending order.
-pub(super) fn edges<'t>(kernels: impl ExactSizeIterator<Item = &'t Touches>) -> Vec<Vec<usize>> {
+pub fn edges<'t>(kernels: impl ExactSizeIterator<Item = &'t Touches>) -> Vec<Vec<usize>> {
     let mut bytes: BTreeMap<(usize, u64), Last> = BTreeMap::new();
-    // For each kernel, the bit set of all kernels that complete before it.
+    // For each kernel, its group and the bit set of all kernels that complete before it.
+    let mut groups: Vec<Option<usize>> = Vec::with_capacity(kernels.len());
     let mut before: Vec<Vec<u64>> = Vec::with_capacity(kernels.len());
     let mut all = Vec::with_capacity(kernels.len());
     for (i, kernel) in kernels.enumerate() {
-        let mut waits = Vec::new();
+        groups.push(kernel.group);
+        let is_sibling =
+            |other: &usize| *other == i || (kernel.group.is_some() && groups[*other] == kernel.group);
+        let mut waits: Vec<usize> = Vec::new();
         for (memory, range) in kernel.reads.iter().filter(|(_, range)| !range.is_empty()) {
             cut(&mut bytes, *memory, range);
             for (_, last) in bytes.range_mut((*memory, range.start)..(*memory, range.end)) {
-                waits.extend(last.writer);
+                let own = last.writers.first().is_some_and(is_sibling);
+                waits.extend(if own { &last.before } else { &last.writers });
                 if last.readers.last() != Some(&i) {
                     last.readers.push(i);
                 }
@@ -45,12 +57,15 @@ pub(super) fn edges<'t>(kernels: impl ExactSizeIterator<Item = &'t Touches>) -> 
         for (memory, range) in kernel.writes.iter().filter(|(_, range)| !range.is_empty()) {
             cut(&mut bytes, *memory, range);
             for (_, last) in bytes.range_mut((*memory, range.start)..(*memory, range.end)) {
-                waits.extend(last.writer);
-                waits.append(&mut last.readers);
-                last.writer = Some(i);
+                if !last.writers.first().is_some_and(is_sibling) {
+                    last.before = std::mem::take(&mut last.writers);
+                    last.before.extend(last.readers.iter().filter(|reader| !is_sibling(reader)));
+                    last.readers.retain(is_sibling);
+                }
+                waits.extend(&last.before);
+                last.writers.push(i);
             }
         }
-        waits.retain(|&other| other != i);
         waits.sort_unstable_by(|a, b| b.cmp(a));
         waits.dedup();
         // Visit the kernels in descending order, and skip those on which a later dependency already depends.
@@ -105,7 +120,7 @@ mod tests {
     /// Returns the accesses to ranges given as (start, end).
     fn touches(reads: &[(u64, u64)], writes: &[(u64, u64)]) -> Touches {
         let all = |ranges: &[(u64, u64)]| ranges.iter().map(|&(start, end)| (0, start..end)).collect();
-        Touches { reads: all(reads), writes: all(writes) }
+        Touches { reads: all(reads), writes: all(writes), group: None }
     }
 
     #[test]
@@ -135,19 +150,25 @@ mod tests {
         a.iter().any(|(m, a)| b.iter().any(|(n, b)| m == n && a.start.max(b.start) < a.end.min(b.end)))
     }
 
-    /// In random sequences of kernels, every conflict is ordered by a path of edges, and no edge is implied
-    /// by the others.
+    /// In random sequences of kernels, some of which are groups, every conflict is ordered by a path of edges,
+    /// no edge is implied by the others, and members of a group are independent.
     #[test]
     fn all_conflicts_are_ordered_and_no_edge_is_idle() {
-        let mut random = Random::new(17);
+        let (mut random, mut sizes) = (Random::new(17), Random::new(18));
         for _ in 0..300 {
             let count = 2 + random.below(40);
             let mut range = || {
                 let start = random.below(60) as u64;
                 (random.below(2), start..start + random.below(12) as u64)
             };
-            let mut kernel = || Touches { reads: vec![range(), range()], writes: vec![range()] };
-            let kernels: Vec<Touches> = (0..count).map(|_| kernel()).collect();
+            let mut kernel = |group| Touches { reads: vec![range(), range()], writes: vec![range()], group };
+            let mut kernels: Vec<Touches> = Vec::new();
+            while kernels.len() < count {
+                let (group, members) = (kernels.len(), 1 + sizes.below(4));
+                let group = (members > 1).then_some(group);
+                kernels.extend((0..members).map(|_| kernel(group)));
+            }
+            let count = kernels.len();
             let edges = edges(kernels.iter());
             // Returns `true` if there is a path without the edge `skip`.
             let reaches = |from: usize, to: usize, skip: Option<(usize, usize)>| {
@@ -167,7 +188,11 @@ mod tests {
                     let (a, b) = (&kernels[from], &kernels[to]);
                     let conflict =
                         meet(&a.writes, &b.writes) || meet(&a.writes, &b.reads) || meet(&a.reads, &b.writes);
-                    assert!(!conflict || reaches(from, to, None), "{from} and {to} of {kernels:?}");
+                    if a.group.is_some() && a.group == b.group {
+                        assert!(!reaches(from, to, None), "{from} and {to} of one group, {kernels:?}");
+                    } else {
+                        assert!(!conflict || reaches(from, to, None), "{from} and {to} of {kernels:?}");
+                    }
                 }
                 for &from in &edges[to] {
                     assert!(!reaches(from, to, Some((from, to))), "{from} to {to} is idle in {kernels:?}");
