@@ -150,8 +150,8 @@ mod tests {
         a.iter().any(|(m, a)| b.iter().any(|(n, b)| m == n && a.start.max(b.start) < a.end.min(b.end)))
     }
 
-    /// In random sequences of kernels, some of which are groups, every conflict is ordered by a path of edges,
-    /// no edge is implied by the others, and members of a group are independent.
+    /// In random sequences of kernels, some of which are groups, every conflict is ordered by a path of
+    /// edges, no edge is implied by the others, and members of a group are independent.
     #[test]
     fn all_conflicts_are_ordered_and_no_edge_is_idle() {
         let (mut random, mut sizes) = (Random::new(17), Random::new(18));

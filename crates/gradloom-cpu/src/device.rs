@@ -83,6 +83,13 @@ impl CpuDevice for Device {
     }
 }
 
+/// Creates a CPU device that uses all of `threads` threads even for steps that are faster on one. Meant for
+/// tests.
+#[doc(hidden)]
+pub fn always_waking(threads: usize) -> Device {
+    Device::new(CpuBackend::new(threads, Fusion::On, Loops::Native).always_waking())
+}
+
 fn device(threads: usize, fusion: Fusion, loops: Loops) -> Result<Device> {
     if !(1..=1024).contains(&threads) {
         return Err(Error::new(ErrorKind::Device, format!("{threads} threads"))

@@ -112,8 +112,8 @@ impl Tasks for PreparedGroup {
             let member = &self.members[batch.member];
             let (call, tasks) = (member.call(call), member.tasks());
             for task in batch.tasks.clone() {
-                // SAFETY: the addresses are those of the member's launch; each task is in one batch; the caller
-                // guarantees the rest.
+                // SAFETY: the addresses are those of the member's launch; each task is in one batch; the
+                // caller guarantees the rest.
                 unsafe { tasks.run_task(&call, phase, task) };
             }
         }

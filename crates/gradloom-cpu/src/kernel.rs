@@ -75,8 +75,8 @@ pub trait Tasks: Send + Sync {
     }
 }
 
-/// Approximate cost of a task of [`GRAIN`](super::work::GRAIN) elements that are copied, in nanoseconds on one
-/// core.
+/// Approximate cost of a task of [`GRAIN`](super::work::GRAIN) elements that are copied, in nanoseconds on
+/// one core.
 const GRAIN_COST: usize = 10_000;
 /// Cost of a task that is not worth joining with others, in nanoseconds on one core.
 pub(super) const LONG: usize = 100_000;

@@ -12,6 +12,7 @@ mod dot;
 mod elementwise;
 // No number is truncated silently: conversions of indices, sizes and addresses are checked, and each
 // exception gives its reason.
+mod flow;
 #[cfg_attr(
     not(test),
     deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
@@ -38,7 +39,7 @@ mod strided_reader;
 #[cfg(test)]
 mod testing;
 
-pub use device::{CpuDevice, Loops, compiles_loops};
+pub use device::{CpuDevice, Loops, always_waking, compiles_loops};
 use gradloom_device::host::{InstructionSet, Machine, Pool, fill_constant, math, work};
 use gradloom_device::multiversion;
 pub use kernel::{Call, FirstFault, Prepared, Tasks, Trap};

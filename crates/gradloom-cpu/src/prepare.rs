@@ -4,7 +4,7 @@
 //! Invariant: the match is exhaustive, so a new primitive does not compile until it has a kernel.
 
 use super::device::machine;
-use super::kernel::{Call, Prepared, Trap};
+use super::kernel::{Call, Prepared, Tasks};
 use super::{
     InstructionSet, Loops, attention, custom, dot, fused, group, index, movement, random, reduce, rows,
 };
@@ -110,10 +110,12 @@ pub(crate) fn prepare_compiled(
 /// The kernel of a launch without elements.
 struct Nothing;
 
-impl Prepared for Nothing {
-    fn run(&self, _: &Call<'_>) -> Result<(), Trap> {
-        Ok(())
+impl Tasks for Nothing {
+    fn count(&self, _: usize) -> usize {
+        0
     }
+
+    unsafe fn run_task(&self, _: &Call<'_>, _: usize, _: usize) {}
 }
 
 #[cfg(test)]

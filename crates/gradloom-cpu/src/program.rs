@@ -1,10 +1,11 @@
 //! A program loaded on the CPU: memory as planned, kernels prepared, addresses resolved.
 //!
-//! A step allocates nothing and decides nothing: it walks the launches.
+//! A step allocates nothing and decides nothing: it runs the launches as their dependencies allow.
 
 use super::device::machine;
+use super::flow::{Failure, Flow, PreparedLaunch};
 use super::prepare::prepare_compiled;
-use super::{Call, InstructionSet, Loops, Pool, Prepared, fill_constant};
+use super::{InstructionSet, Loops, Pool, fill_constant};
 use gradloom_codegen::cpu::{CpuKernel, CpuKernels};
 use gradloom_codegen::pipeline::{Code, Target};
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -27,13 +28,27 @@ use std::time::Instant;
 pub(crate) struct CpuBackend {
     pool: Arc<Pool>,
     target: Target,
+    /// Minimum cost of launches that use several threads, in nanoseconds on one core.
+    worth_waking: usize,
 }
+
+/// Minimum cost of launches that take longer than waking a thread, in nanoseconds on one core.
+const WORTH_WAKING: usize = 50_000;
 
 impl CpuBackend {
     pub(crate) fn new(threads: usize, fusion: Fusion, loops: Loops) -> Self {
         let pool = Arc::new(Pool::new(threads));
         let machine = machine(InstructionSet::detect(), loops);
-        Self { target: Target::cpu(pool.threads()).with_fusion(fusion).with_machine(machine), pool }
+        Self {
+            target: Target::cpu(pool.threads()).with_fusion(fusion).with_machine(machine),
+            pool,
+            worth_waking: WORTH_WAKING,
+        }
+    }
+
+    /// Returns the same backend, which uses all threads for any launches.
+    pub(crate) fn always_waking(self) -> Self {
+        Self { worth_waking: 0, ..self }
     }
 }
 
@@ -58,6 +73,7 @@ impl Backend for CpuBackend {
         Some(Arc::new(Self {
             pool: Arc::clone(&self.pool),
             target: self.target.clone().with_fusion(Fusion::Off),
+            worth_waking: self.worth_waking,
         }))
     }
 
@@ -77,7 +93,7 @@ impl Backend for CpuBackend {
         store: &StoreMemory,
         allocate: Allocate<'_>,
     ) -> Result<Loaded> {
-        let program = CpuProgram::load(graph, plan, code.get()?, store, &self.pool, allocate)?;
+        let program = CpuProgram::load(graph, plan, code.get()?, store, self, allocate)?;
         Ok(Loaded::Immediate(Box::new(program)))
     }
 }
@@ -87,6 +103,8 @@ struct CpuProgram {
     plan: Arc<Plan>,
     pool: Arc<Pool>,
     steps: Vec<PreparedLaunch>,
+    compute: Flow,
+    commit: Flow,
     first_commit: usize,
     /// Base address of each buffer of the plan.
     addresses: Vec<*mut u8>,
@@ -104,21 +122,16 @@ struct CpuProgram {
 // held by the caller, and `&mut self` order all access.
 unsafe impl Send for CpuProgram {}
 
-struct PreparedLaunch {
-    kernel: Box<dyn Prepared>,
-    reads: Vec<*const u8>,
-    writes: Vec<*mut u8>,
-}
-
 impl CpuProgram {
     fn load(
         graph: &Arc<Graph>,
         plan: &Arc<Plan>,
         kernels: &CpuKernels,
         store: &StoreMemory,
-        pool: &Arc<Pool>,
+        backend: &CpuBackend,
         allocate: Allocate<'_>,
     ) -> Result<Self> {
+        let CpuBackend { pool, worth_waking, .. } = backend;
         let allocate = |bytes: u64, what: &str| {
             allocate(bytes).ok_or_else(|| {
                 Error::new(ErrorKind::Device, format!("no memory for {bytes} bytes of {what}"))
@@ -154,23 +167,28 @@ impl CpuProgram {
         }
         let address = |access: &Access| addresses[plan.buffer_of[&access.buffer]];
         let level = InstructionSet::detect();
-        let prepared = |(launch, compiled): (&Launch, &CpuKernel)| PreparedLaunch {
+        let prepared = |launch: &Launch, compiled: &CpuKernel, start: u64| PreparedLaunch {
             kernel: prepare_compiled(launch, compiled, graph, level),
             reads: launch.reads.iter().map(|a| address(a).cast_const()).collect(),
             writes: launch.writes.iter().map(address).collect(),
+            scratch: scratch.at(counted(start)),
         };
-        for launch in plan.hoisted.iter().zip(&kernels.hoisted) {
-            let PreparedLaunch { kernel, reads, writes } = prepared(launch);
-            let call = Call { pool, reads: &reads, writes: &writes, scratch: scratch.at(0) };
-            kernel.run(&call).map_err(|trap| Error::new(ErrorKind::Internal, trap.message))?;
+        for (launch, compiled) in plan.hoisted.iter().zip(&kernels.hoisted) {
+            let launch = prepared(launch, compiled, 0);
+            let done = launch.kernel.run(&launch.call(pool));
+            done.map_err(|trap| Error::new(ErrorKind::Internal, trap.message))?;
         }
-        let steps = plan.launches.iter().zip(&kernels.launches).map(prepared).collect();
+        let steps: Vec<PreparedLaunch> = (plan.launches.iter().zip(&kernels.launches).zip(&plan.scratch))
+            .map(|((launch, compiled), &start)| prepared(launch, compiled, start))
+            .collect();
         let first_commit =
             plan.launches.iter().position(|l| l.phase == Phase::Commit).unwrap_or(plan.launches.len());
         Ok(Self {
             graph: Arc::clone(graph),
             plan: Arc::clone(plan),
             pool: Arc::clone(pool),
+            compute: Flow::new(plan, &steps, 0..first_commit, *worth_waking),
+            commit: Flow::new(plan, &steps, first_commit..steps.len(), *worth_waking),
             steps,
             first_commit,
             addresses,
@@ -183,9 +201,14 @@ impl CpuProgram {
         })
     }
 
-    fn run(&mut self, range: std::ops::Range<usize>, stop: Stop<'_>) -> Result<()> {
+    /// Runs the compute launches or the commit launches. A profile needs one launch at a time.
+    fn run(&mut self, commits: bool, stop: Stop<'_>) -> Result<()> {
+        let (flow, launches) = match commits {
+            false => (&self.compute, 0..self.first_commit),
+            true => (&self.commit, self.first_commit..self.steps.len()),
+        };
         if self.profile.on {
-            for i in range {
+            for i in launches {
                 stop.check()?;
                 let began = Instant::now();
                 self.launch(i)?;
@@ -193,11 +216,12 @@ impl CpuProgram {
             }
             return Ok(());
         }
-        for i in range {
-            stop.check()?;
-            self.launch(i)?;
-        }
-        Ok(())
+        // SAFETY: the addresses are those of the plan; `&mut self` and the store's locks, held by the caller,
+        // exclude others.
+        unsafe { flow.run(&self.pool, &self.steps, stop) }.map_err(|failure| match failure {
+            Failure::Trap(launch, trap) => self.trapped(&self.plan.launches[launch], &trap.message),
+            Failure::Stopped(error) => error,
+        })
     }
 
     /// Has everything that looks at a buffer look elsewhere.
@@ -210,12 +234,11 @@ impl CpuProgram {
         self.addresses[buffer] = to;
     }
 
-    #[inline]
+    /// Runs a launch alone.
     fn launch(&self, i: usize) -> Result<()> {
         let step = &self.steps[i];
-        let call =
-            Call { pool: &self.pool, reads: &step.reads, writes: &step.writes, scratch: self.scratch.at(0) };
-        step.kernel.run(&call).map_err(|trap| self.trapped(&self.plan.launches[i], &trap.message))
+        let done = step.kernel.run(&step.call(&self.pool));
+        done.map_err(|trap| self.trapped(&self.plan.launches[i], &trap.message))
     }
 
     fn trapped(&self, launch: &Launch, message: &str) -> Error {
@@ -356,7 +379,7 @@ impl Resident for CpuProgram {
 impl Immediate for CpuProgram {
     fn compute(&mut self, stop: Stop<'_>) -> Result<()> {
         self.profile.clear();
-        self.run(0..self.first_commit, stop)
+        self.run(false, stop)
     }
 
     fn check_commit(&self) -> Result<()> {
@@ -373,6 +396,6 @@ impl Immediate for CpuProgram {
     }
 
     fn commit(&mut self) -> Result<()> {
-        self.run(self.first_commit..self.steps.len(), Stop::default())
+        self.run(true, Stop::default())
     }
 }

@@ -5,6 +5,10 @@ use crate::lower::{self, Pass};
 use crate::pipeline::{Code, Dialect, Source, Text, launches};
 use gradloom_core::error::Result;
 
+/// Number of launches after a value's last use for which several threads do not reuse its memory, so that the
+/// launches need not wait for each other.
+const REUSE_DISTANCE: usize = 2;
+
 /// The CPU dialect, whose kernels are loops over tiles and functions of the runtime.
 pub(crate) struct Cpu;
 
@@ -19,6 +23,10 @@ impl Dialect for Cpu {
 
     fn passes(&self) -> &'static [Pass] {
         lower::CPU
+    }
+
+    fn reuse_distance(&self, threads: usize) -> usize {
+        if threads > 1 { REUSE_DISTANCE } else { 0 }
     }
 
     fn code(&self, source: &Source<'_>) -> Result<Code> {

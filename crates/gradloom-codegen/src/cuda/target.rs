@@ -18,7 +18,7 @@ impl Dialect for Cuda {
         lower::CUDA
     }
 
-    fn reuse_distance(&self) -> usize {
+    fn reuse_distance(&self, _: usize) -> usize {
         REUSE_DISTANCE
     }
 

@@ -28,8 +28,10 @@ pub(crate) trait Dialect: Sync {
     /// Returns the passes that lower kernels to launches, in order.
     fn passes(&self) -> &'static [Pass];
 
-    /// Returns the number of launches after a value's last use for which its memory is not reused.
-    fn reuse_distance(&self) -> usize {
+    /// Returns the number of launches after a value's last use for which its memory is not reused, on a
+    /// device that runs launches on `threads` threads of the host.
+    fn reuse_distance(&self, threads: usize) -> usize {
+        let _ = threads;
         0
     }
 

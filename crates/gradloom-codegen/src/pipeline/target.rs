@@ -159,7 +159,7 @@ impl Target {
     /// Returns the number of launches after a value's last use for which its memory is not reused (see
     /// [`Plan::side_by_side`]).
     pub fn reuse_distance(&self) -> usize {
-        self.dialect.reuse_distance()
+        self.dialect.reuse_distance(self.threads)
     }
 
     /// Returns the passes that lower kernels to launches, in order.

@@ -230,7 +230,8 @@ impl<F: Reduction> Tasks for Cumulate<F> {
         if pieces <= 1 {
             for row in task * together..rows.min((task + 1) * together) {
                 let (from, to) = self.from(call, row, 0);
-                // SAFETY: the row lies in the operand and in the result, and no other task writes its results.
+                // SAFETY: the row lies in the operand and in the result, and no other task writes its
+                // results.
                 unsafe { (self.totals)(from, to, extent, F::IDENTITY) };
             }
             return;

@@ -15,5 +15,5 @@ pub use constants::fill_constant;
 pub use custom_op::run_on_host;
 pub use initial::{InitialKey, fill_initial};
 pub use machine::{InstructionSet, Machine, last_level_cache, memory};
-pub use pool::{Pool, current_worker};
+pub use pool::{Pool, current_worker, spin_until};
 pub use roofline::Roofline;

@@ -187,8 +187,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Polls `done` for at most [`SPIN`]; returns `true` once it does.
-fn spin_until(done: impl Fn() -> bool) -> bool {
+/// Polls `done` for about as long as the pause between two kernels of a step; returns `true` once it holds.
+pub fn spin_until(done: impl Fn() -> bool) -> bool {
     let start = Instant::now();
     loop {
         for _ in 0..32 {

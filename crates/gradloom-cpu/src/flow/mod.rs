@@ -1,0 +1,288 @@
+//! Runs launches in any order that their dependencies allow.
+//!
+//! In: a range of a plan's launches, prepared. Out: the same results as one launch after the other, on any
+//! number of threads. The phases of launches are the nodes of a graph, whose edges follow from the bytes that
+//! they access. Invariants: a run allocates nothing unless it fails; of several launches that trap, the first
+//! of the plan is reported.
+
+mod scheduler;
+mod sync;
+#[cfg(test)]
+mod tests;
+
+use super::kernel::PHASES;
+use super::{Call, Pool, Prepared, Tasks};
+use gradloom_codegen::edges::{Touches, edges};
+use gradloom_core::error::Error;
+use gradloom_core::kernel::{Access, Launch};
+use gradloom_core::plan::Plan;
+use gradloom_device::cancel::Stop;
+use scheduler::{Scheduler, Work};
+use std::any::Any;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Mutex, PoisonError};
+
+/// A launch with its addresses.
+pub(super) struct PreparedLaunch {
+    pub(super) kernel: Box<dyn Prepared>,
+    pub(super) reads: Vec<*const u8>,
+    pub(super) writes: Vec<*mut u8>,
+    pub(super) scratch: *mut u8,
+}
+
+// SAFETY: these are only addresses; `Call` documents who may dereference them.
+unsafe impl Sync for PreparedLaunch {}
+// SAFETY: as above.
+unsafe impl Send for PreparedLaunch {}
+
+impl PreparedLaunch {
+    /// Returns the addresses for one run of the kernel.
+    pub(super) fn call<'a>(&'a self, pool: &'a Pool) -> Call<'a> {
+        Call { pool, reads: &self.reads, writes: &self.writes, scratch: self.scratch }
+    }
+
+    fn tasks(&self) -> &dyn Tasks {
+        self.kernel.tasks().expect("launches without tasks run alone")
+    }
+}
+
+/// A range of a plan's launches, in the order in which they run.
+pub(super) struct Flow {
+    parts: Vec<Part>,
+}
+
+enum Part {
+    /// A launch that is not divided into tasks, and runs alone.
+    Alone(usize),
+    Graph(Graph),
+}
+
+/// Launches that run together.
+struct Graph {
+    steps: Vec<Step>,
+    scheduler: Scheduler,
+    /// True if the caller runs the steps in order, because no two tasks can run at the same time, or because
+    /// they take less time than waking a thread.
+    is_alone: bool,
+}
+
+/// A phase of a launch.
+#[derive(Clone, Copy)]
+struct Step {
+    launch: usize,
+    phase: usize,
+    /// Number of tasks; the scheduler runs one more if it is 0.
+    tasks: usize,
+}
+
+/// The reason why a run ended early.
+pub(super) enum Failure {
+    /// The launch trapped.
+    Trap(usize, super::Trap),
+    /// The caller's token ended the run.
+    Stopped(Error),
+}
+
+impl Flow {
+    /// Creates the order of the launches `range` of a plan, of which `prepared` has all. Launches that take
+    /// less than `worth_waking` nanoseconds together use one thread.
+    pub(super) fn new(
+        plan: &Plan,
+        prepared: &[PreparedLaunch],
+        range: Range<usize>,
+        worth_waking: usize,
+    ) -> Self {
+        let (mut parts, mut first) = (Vec::new(), range.start);
+        for launch in range.clone() {
+            if prepared[launch].kernel.tasks().is_none() {
+                parts.extend(Graph::new(plan, prepared, first..launch, worth_waking).map(Part::Graph));
+                parts.push(Part::Alone(launch));
+                first = launch + 1;
+            }
+        }
+        parts.extend(Graph::new(plan, prepared, first..range.end, worth_waking).map(Part::Graph));
+        Self { parts }
+    }
+
+    /// Runs all launches.
+    ///
+    /// # Safety
+    /// The addresses of the launches must meet the requirements documented on [`Call`], and nothing else may
+    /// access their memory.
+    ///
+    /// # Errors
+    /// Returns the failure that ended the run.
+    pub(super) unsafe fn run(
+        &self,
+        pool: &Pool,
+        launches: &[PreparedLaunch],
+        stop: Stop<'_>,
+    ) -> Result<(), Failure> {
+        for part in &self.parts {
+            match part {
+                Part::Alone(launch) => {
+                    stop.check().map_err(Failure::Stopped)?;
+                    let done = launches[*launch].kernel.run(&launches[*launch].call(pool));
+                    done.map_err(|trap| Failure::Trap(*launch, trap))?;
+                }
+                Part::Graph(graph) => graph.run(pool, launches, stop)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Graph {
+    fn new(
+        plan: &Plan,
+        prepared: &[PreparedLaunch],
+        range: Range<usize>,
+        worth_waking: usize,
+    ) -> Option<Self> {
+        if range.is_empty() {
+            return None;
+        }
+        let (mut steps, mut touches, mut cost) = (Vec::new(), Vec::new(), 0);
+        for launch in range {
+            let tasks = prepared[launch].tasks();
+            for phase in 0..PHASES {
+                let count = tasks.count(phase);
+                // The first phase may check operands without any task.
+                if phase == 0 || count > 0 {
+                    steps.push(Step { launch, phase, tasks: count });
+                    touches.push(accesses(plan, launch));
+                    cost += count * tasks.cost(phase);
+                }
+            }
+        }
+        let edges = edges(touches.iter());
+        let is_in_order =
+            |(number, before): (usize, &Vec<usize>)| number == 0 || before.contains(&(number - 1));
+        let counts: Vec<usize> = steps.iter().map(|step| step.tasks).collect();
+        let is_chain = counts.iter().all(|&count| count <= 1) && edges.iter().enumerate().all(is_in_order);
+        Some(Self {
+            is_alone: is_chain || cost < worth_waking,
+            scheduler: Scheduler::new(&counts, &edges),
+            steps,
+        })
+    }
+
+    fn run_in_order(&self, pool: &Pool, launches: &[PreparedLaunch], stop: Stop<'_>) -> Result<(), Failure> {
+        for step in &self.steps {
+            stop.check().map_err(Failure::Stopped)?;
+            let launch = &launches[step.launch];
+            let (call, tasks) = (launch.call(pool), launch.tasks());
+            // SAFETY: the caller of `Flow::run` guarantees the addresses; each task runs once.
+            (0..step.tasks).for_each(|task| unsafe { tasks.run_task(&call, step.phase, task) });
+            tasks.outcome(&call, step.phase).map_err(|trap| Failure::Trap(step.launch, trap))?;
+        }
+        Ok(())
+    }
+
+    fn run(&self, pool: &Pool, launches: &[PreparedLaunch], stop: Stop<'_>) -> Result<(), Failure> {
+        if self.is_alone {
+            return self.run_in_order(pool, launches, stop);
+        }
+        stop.check().map_err(Failure::Stopped)?;
+        let run = Run {
+            graph: self,
+            pool,
+            launches,
+            stop,
+            last: AtomicUsize::new(usize::MAX),
+            end: Mutex::default(),
+        };
+        self.scheduler.begin();
+        pool.run(pool.threads(), &|_| self.scheduler.work(&run));
+        match run.end.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            None => Ok(()),
+            Some((_, End::Failure(failure))) => Err(failure),
+            Some((_, End::Panic(panic))) => resume_unwind(panic),
+        }
+    }
+}
+
+/// The end of a run that is not that of its last task.
+enum End {
+    Failure(Failure),
+    Panic(Box<dyn Any + Send>),
+}
+
+/// A run of a graph.
+struct Run<'a> {
+    graph: &'a Graph,
+    pool: &'a Pool,
+    launches: &'a [PreparedLaunch],
+    stop: Stop<'a>,
+    /// Last step whose tasks run. The steps before one that failed still do, because one of them may fail,
+    /// too.
+    last: AtomicUsize,
+    /// First step that failed.
+    end: Mutex<Option<(usize, End)>>,
+}
+
+impl Run<'_> {
+    fn fail(&self, step: usize, end: End) {
+        self.last.fetch_min(step, SeqCst);
+        let mut first = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        if first.as_ref().is_none_or(|(known, _)| step < *known) {
+            *first = Some((step, end));
+        }
+    }
+
+    /// Calls `run` with the tasks of a step and its addresses, unless an earlier step has failed.
+    fn with(&self, step: usize, run: impl FnOnce(Step, &dyn Tasks, &Call<'_>)) {
+        if step > self.last.load(SeqCst) {
+            return;
+        }
+        let of = self.graph.steps[step];
+        let launch = &self.launches[of.launch];
+        let tasks = launch.tasks();
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(of, tasks, &launch.call(self.pool)))) {
+            self.fail(step, End::Panic(panic));
+        }
+    }
+}
+
+impl Work for Run<'_> {
+    fn run(&self, step: usize, task: usize) {
+        self.with(step, |of, tasks, call| {
+            if task < of.tasks {
+                // SAFETY: the caller of `Flow::run` guarantees the addresses. The scheduler runs each task
+                // once, and a step after those whose bytes it accesses.
+                unsafe { tasks.run_task(call, of.phase, task) };
+            }
+        });
+    }
+
+    fn end(&self, step: usize) {
+        self.with(step, |of, tasks, call| {
+            if let Err(trap) = tasks.outcome(call, of.phase) {
+                self.fail(step, End::Failure(Failure::Trap(of.launch, trap)));
+            } else if let Err(error) = self.stop.check() {
+                self.fail(step, End::Failure(Failure::Stopped(error)));
+            }
+        });
+    }
+}
+
+/// Index of the workspace among the memories of a plan.
+const WORKSPACE: usize = usize::MAX;
+
+/// Returns the bytes that a launch accesses.
+fn accesses(plan: &Plan, launch: usize) -> Touches {
+    let Launch { reads, writes, workspace, .. } = &plan.launches[launch];
+    let start = plan.scratch[launch];
+    let bytes = |access: &Access| {
+        let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
+        (buffer.region as usize, buffer.offset..buffer.offset + buffer.bytes)
+    };
+    let scratch = (WORKSPACE, start..start + workspace);
+    Touches {
+        reads: reads.iter().map(bytes).collect(),
+        writes: writes.iter().map(bytes).chain([scratch]).collect(),
+        group: None,
+    }
+}
