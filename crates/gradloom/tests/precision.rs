@@ -4,6 +4,7 @@ use gradloom::prelude::*;
 use gradloom::runtime::Limits;
 use gradloom::runtime::pipeline::Target;
 use gradloom::{ErrorKind, Step};
+use gradloom_cpu::always_waking;
 
 #[derive(Module)]
 struct Net {
@@ -65,7 +66,7 @@ fn a_gpu_without_the_type_computes_in_f32_and_a_power_of_two_rounds_nothing() {
 fn a_cpu_trains_in_bf16_with_the_same_bits_on_any_number_of_threads() {
     for micro_batches in [1, 2] {
         let train = |precision, threads| {
-            let mut train = net(precision, &Device::cpu_with_threads(threads).unwrap(), micro_batches);
+            let mut train = net(precision, &always_waking(threads), micro_batches);
             (losses(&mut train, 8 * micro_batches), bits(&train))
         };
         let (whole, rounded) = (train(Precision::F32, 1), train(Precision::Bf16, 1));
@@ -73,7 +74,7 @@ fn a_cpu_trains_in_bf16_with_the_same_bits_on_any_number_of_threads() {
         for (whole, rounded) in whole.0.iter().zip(&rounded.0) {
             assert!((whole - rounded).abs() < 0.02 * whole, "{rounded} in bf16, {whole} in f32");
         }
-        for threads in [2, 3] {
+        for threads in [2, 3, 8, 16] {
             assert!(train(Precision::Bf16, threads) == rounded, "other bits on {threads} threads");
         }
     }

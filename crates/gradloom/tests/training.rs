@@ -4,6 +4,7 @@
 use gradloom::ErrorKind;
 use gradloom::nn::Lstm;
 use gradloom::prelude::*;
+use gradloom_cpu::always_waking;
 
 #[derive(Module)]
 struct Net {
@@ -56,11 +57,11 @@ fn the_same_seed_gives_the_same_bits_on_any_number_of_threads() {
         }
         snapshot(&train)
     };
-    let two = run(&Device::cpu_with_threads(2).unwrap(), 7);
-    assert_eq!(two, run(&Device::cpu_with_threads(2).unwrap(), 7));
-    assert_eq!(two, run(&Device::cpu_with_threads(1).unwrap(), 7));
-    assert_eq!(two, run(&Device::cpu_with_threads(3).unwrap(), 7));
-    assert_ne!(two, run(&Device::cpu_with_threads(2).unwrap(), 8));
+    let two = run(&always_waking(2), 7);
+    for threads in [1, 2, 3, 8, 16] {
+        assert_eq!(two, run(&always_waking(threads), 7), "{threads} threads");
+    }
+    assert_ne!(two, run(&always_waking(2), 8));
 }
 
 #[test]

@@ -18,7 +18,7 @@ use gradloom_core::fuse::Fusion;
 use gradloom_core::ir::{Graph, parse};
 use gradloom_core::reference::Evaluation;
 use gradloom_cpu::CpuDevice as _;
-use gradloom_cpu::Loops;
+use gradloom_cpu::{Loops, always_waking};
 use gradloom_runtime::Device;
 use gradloom_testing::values;
 
@@ -30,14 +30,14 @@ fn graph(lines: &str) -> Graph {
 
 /// Returns the CPU with one thread, and with two threads.
 fn devices() -> [Device; 2] {
-    [1, 2].map(|threads| Device::cpu_with_threads(threads).unwrap())
+    [Device::cpu_with_threads(1).unwrap(), always_waking(2)]
 }
 
 /// Returns the CPU in each configuration in which it computes the table of ops.
 fn devices_of_the_table() -> Vec<(&'static str, Device)> {
     let devices = [
         ("alone", Device::cpu_with_threads(1)),
-        ("in threads", Device::cpu_with_threads(3)),
+        ("in threads", Ok(always_waking(3))),
         ("interpreted", Device::cpu_with_loops(2, Loops::Interpreted)),
         ("op by op", Device::cpu_with_fusion(2, Fusion::Off)),
     ];
