@@ -11,8 +11,14 @@ use super::STRIP;
 use crate::product::DotProblem;
 use std::ops::Range;
 
-/// Minimum number of tasks of a large problem: enough to balance a few threads of different speeds.
-const TASKS: usize = 16;
+/// Minimum number of tasks of a large problem: enough to balance 16 threads.
+const TASKS: usize = 32;
+/// Minimum number of tasks of a large problem of few rows, which each read a long run of memory.
+const TASKS_OF_FEW_ROWS: usize = 16;
+/// Minimum number of columns of a task if columns are split for the number of tasks alone.
+const LEAST_COLUMNS: usize = 64;
+/// As [`TASKS`] and [`LEAST_COLUMNS`], if operands are rounded, so that each task packs its part of both.
+const ROUNDED: [usize; 2] = [16, 128];
 /// Minimum work of a task, in floating-point operations: about 20 microseconds.
 const TASK_WORK: f64 = 4e6;
 /// Cost of reading or writing an element, in floating-point operations. It dominates in matrix-vector
@@ -95,17 +101,23 @@ impl Split {
 
 impl DotSchedule {
     /// Creates the split of a problem. Sums are only split if `may_split_sums` is true.
+    pub fn new(problem: &DotProblem, may_split_sums: bool) -> Self {
+        let tasks = if problem.m <= FEW_ROWS { TASKS_OF_FEW_ROWS } else { TASKS };
+        Self::into_tasks(problem, may_split_sums, [tasks, LEAST_COLUMNS])
+    }
+
+    /// Creates the split of a large problem into at least `tasks` tasks of at least `least_columns` columns.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "a time, of which the magnitude matters; floats that are too large saturate"
     )]
-    pub fn new(problem: &DotProblem, may_split_sums: bool) -> Self {
+    fn into_tasks(problem: &DotProblem, may_split_sums: bool, [tasks, least_columns]: [usize; 2]) -> Self {
         let DotProblem { m, n, k, .. } = *problem;
         let products = problem.batch_count();
         let work = 2.0 * m as f64 * n as f64 * k as f64
             + WORK_PER_ELEMENT * (m as f64 * k as f64 + k as f64 * n as f64 + m as f64 * n as f64);
-        let wanted = ((work * products as f64 / TASK_WORK) as usize).clamp(1, TASKS);
+        let wanted = ((work * products as f64 / TASK_WORK) as usize).clamp(1, tasks);
         let panels = wanted.div_ceil(products.max(1));
 
         let most_columns = if m <= FEW_ROWS { MOST_COLUMNS_OF_FEW_ROWS } else { MOST_COLUMNS };
@@ -115,7 +127,9 @@ impl DotSchedule {
         let least_row_pieces = m.div_ceil(MOST_ROWS).max(1);
         let column_pieces = match long_runs {
             true => n.div_ceil(most_columns),
-            false => n.div_ceil(most_columns).max(panels.div_ceil(least_row_pieces).min(n.div_ceil(128))),
+            false => {
+                n.div_ceil(most_columns).max(panels.div_ceil(least_row_pieces).min(n.div_ceil(least_columns)))
+            }
         };
         let columns = Split::new(n, column_pieces, COLUMN_UNIT);
         let least_rows = if problem.rhs.free_stride == 1 { LEAST_ROWS } else { LEAST_ROWS_OF_TRANSPOSED };
@@ -144,12 +158,13 @@ impl DotSchedule {
     /// of a sum counts as packing two.
     pub fn of_rounded(problem: &DotProblem, may_split_sums: bool) -> Self {
         let DotProblem { m, n, k, .. } = *problem;
-        let plain = Self::new(problem, may_split_sums);
-        let wanted = (plain.tasks() / plain.products.pieces().max(1)).min(TASKS);
+        let [tasks, _] = ROUNDED;
+        let plain = Self::into_tasks(problem, may_split_sums, ROUNDED);
+        let wanted = (plain.tasks() / plain.products.pieces().max(1)).min(tasks);
         if plain.rows.pieces() * plain.columns.pieces() * plain.parts() <= 1 {
             return plain;
         }
-        let most_parts = if may_split_sums { (k / LEAST_DEPTH).clamp(1, TASKS) } else { 1 };
+        let most_parts = if may_split_sums { (k / LEAST_DEPTH).clamp(1, tasks) } else { 1 };
         let least_columns = n.div_ceil(MOST_ROUNDED_COLUMNS).max(1);
         let packed = |[rows, columns, parts]: [usize; 3]| {
             let sums = 2 * (parts - 1) * m * n;
@@ -279,8 +294,8 @@ mod tests {
             let problem = problem(1, extents, true, false);
             let schedule = DotSchedule::of_rounded(&problem, may_split_sums);
             let pieces = [schedule.rows.pieces(), schedule.columns.pieces(), schedule.parts()];
-            let plain = DotSchedule::new(&problem, may_split_sums);
-            (pieces, pieces.iter().product::<usize>() >= plain.tasks().min(TASKS))
+            let plain = DotSchedule::into_tasks(&problem, may_split_sums, ROUNDED);
+            (pieces, pieces.iter().product::<usize>() >= plain.tasks().min(ROUNDED[0]))
         };
         assert_eq!(split([8, 8, 8], true), ([1, 1, 1], true));
         // A square product is split in both directions rather than by columns alone.
@@ -300,7 +315,7 @@ mod tests {
         // Too small to wake a thread for.
         assert_eq!(tasks(1, [8, 8, 8], false, false), (1, 1));
         // Split by columns alone.
-        assert_eq!(tasks(1, [1024, 1024, 1024], false, false), (16, 1));
+        assert_eq!(tasks(1, [1024, 1024, 1024], false, false), (32, 1));
         // Small gradients of weights are split into blocks first, then along the sum.
         assert_eq!(tasks(1, [128, 128, 1024], true, false).1, 2);
         assert_eq!(tasks(1, [32, 32, 8192], true, false), (9, 9));
