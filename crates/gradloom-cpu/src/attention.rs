@@ -60,17 +60,12 @@ impl Attention {
     fn pairs(&self) -> usize {
         self.operands.shape.batch * self.operands.shape.kv_heads
     }
-
-    /// Returns the number of ranges of queries.
-    fn chunks(&self) -> usize {
-        self.operands.shape.queries.div_ceil(self.operands.shape.forward_queries())
-    }
 }
 
-/// Phase 0 checks the operands, phase 1 computes.
+/// Phase 0 checks the operands, if there is something to check, and the last phase computes.
 impl Tasks for Attention {
     fn count(&self, phase: usize) -> usize {
-        if phase == 0 { 0 } else { self.pairs() * self.chunks() }
+        if phase == self.operands.checks() { self.pairs() * self.operands.shape.forward_chunks() } else { 0 }
     }
 
     fn cost(&self, _: usize) -> usize {
@@ -85,7 +80,7 @@ impl Tasks for Attention {
         );
         let (queries, heads) = (shape.forward_queries(), self.pairs());
         // With a causal mask, the last queries see the most keys, so their tasks start first.
-        let (chunk, head) = (self.chunks() - 1 - index / heads, index % heads);
+        let (chunk, head) = (shape.forward_chunks() - 1 - index / heads, index % heads);
         let (first, batch) = (chunk * queries, head / shape.kv_heads);
         let task = forward::Task {
             operands: &self.operands,
@@ -101,7 +96,7 @@ impl Tasks for Attention {
     }
 
     fn outcome(&self, call: &Call<'_>, phase: usize) -> Result<(), Trap> {
-        if phase == 0 { self.operands.check(call) } else { Ok(()) }
+        if phase < self.operands.checks() { self.operands.check(call) } else { Ok(()) }
     }
 }
 
@@ -120,10 +115,14 @@ impl AttentionGrad {
     }
 }
 
-/// Phase 0 checks the operands, phase 1 computes.
+/// Phase 0 checks the operands, if there is something to check, and the last phase computes.
 impl Tasks for AttentionGrad {
     fn count(&self, phase: usize) -> usize {
-        if phase == 0 { 0 } else { self.operands.shape.batch * self.operands.shape.kv_heads }
+        if phase == self.operands.checks() {
+            self.operands.shape.batch * self.operands.shape.kv_heads
+        } else {
+            0
+        }
     }
 
     fn cost(&self, _: usize) -> usize {
@@ -151,6 +150,6 @@ impl Tasks for AttentionGrad {
     }
 
     fn outcome(&self, call: &Call<'_>, phase: usize) -> Result<(), Trap> {
-        if phase == 0 { self.operands.check(call) } else { Ok(()) }
+        if phase < self.operands.checks() { self.operands.check(call) } else { Ok(()) }
     }
 }

@@ -161,13 +161,19 @@ mod tests {
                 let columns = Layout::contiguous(&[columns].into());
                 let results =
                     vec![(DType::F32, Layout::contiguous(&shape), Some(0)), (DType::F32, columns, None)];
-                Job { workspace: loop_workspace(&body), kernel: Kernel::Loop(body), reads, results }
+                Job {
+                    workspace: loop_workspace(&body),
+                    kernel: Kernel::Loop(body),
+                    reads,
+                    results,
+                    schedule: Schedule::Whole,
+                }
             })
             .collect();
         let reads = vec![Tensor::contiguous(random, DType::F32, &[50].into())];
         let kernel = Kernel::Op(OpKind::ArgReduce { op: ArgReduceOp::ArgMax, axis: 0 });
         let results = vec![(DType::I32, Layout::contiguous(&Shape::scalar()), None)];
-        jobs.insert(2, Job { kernel, reads, results, workspace: 0 });
+        jobs.insert(2, Job { kernel, reads, results, schedule: Schedule::Whole, workspace: 0 });
         jobs
     }
 
@@ -193,7 +199,7 @@ mod tests {
             reads.append(&mut job.reads);
             workspace = end;
         }
-        let group = Job { kernel: Kernel::Group(list), reads, results, workspace };
+        let group = Job { kernel: Kernel::Group(list), reads, results, schedule: Schedule::Whole, workspace };
         let got = group.run(|launch, _, _| prepared(launch)).unwrap();
         assert_eq!(got.len(), expected.len());
         for (got, expected) in got.iter().zip(&expected) {
@@ -213,6 +219,7 @@ mod tests {
             let columns = Layout::contiguous(&[8].into());
             let body = sums(8, 8);
             Job {
+                schedule: Schedule::Whole,
                 workspace: loop_workspace(&body),
                 kernel: Kernel::Loop(body),
                 reads: vec![x.clone(), x],

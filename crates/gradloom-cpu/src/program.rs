@@ -3,7 +3,7 @@
 //! A step allocates nothing and decides nothing: it runs the launches as their dependencies allow.
 
 use super::device::machine;
-use super::flow::{Failure, Flow, PreparedLaunch};
+use super::flow::{Failure, Flow, Launches, PreparedLaunch};
 use super::prepare::prepare_compiled;
 use super::{InstructionSet, Loops, Pool, fill_constant};
 use gradloom_codegen::cpu::{CpuKernel, CpuKernels};
@@ -183,12 +183,13 @@ impl CpuProgram {
             .collect();
         let first_commit =
             plan.launches.iter().position(|l| l.phase == Phase::Commit).unwrap_or(plan.launches.len());
+        let launches = Launches { plan, kernels: &kernels.launches, prepared: &steps };
         Ok(Self {
             graph: Arc::clone(graph),
             plan: Arc::clone(plan),
             pool: Arc::clone(pool),
-            compute: Flow::new(plan, &steps, 0..first_commit, *worth_waking),
-            commit: Flow::new(plan, &steps, first_commit..steps.len(), *worth_waking),
+            compute: Flow::new(&launches, 0..first_commit, *worth_waking),
+            commit: Flow::new(&launches, first_commit..steps.len(), *worth_waking),
             steps,
             first_commit,
             addresses,

@@ -5,9 +5,10 @@
 //! before a run: a kernel that reads outside of its operands gives NaN. Results stand between guards that
 //! must survive.
 
+use super::device::machine;
 use super::prepare::prepare_at;
 use super::{Call, InstructionSet, Loops, Pool, Prepared, Trap};
-use gradloom_codegen::cpu::loop_workspace;
+use gradloom_codegen::cpu::{CpuCompiler, loop_workspace, panels};
 use gradloom_core::fuse::single;
 use gradloom_core::ir::{DType, Graph, OpId, OpKind, Shape, ValueId};
 use gradloom_core::kernel::{Access, Kernel, Launch, Layout, Phase, Schedule};
@@ -234,6 +235,7 @@ impl Case {
             kernel: Kernel::Op(self.kind.clone()),
             reads: self.reads.clone(),
             results: vec![(self.dtype, layout, self.in_place)],
+            schedule: Schedule::Whole,
             workspace: 0,
         };
         let mut reads = job.launch().reads;
@@ -270,6 +272,7 @@ pub(super) struct Job {
     pub(super) reads: Vec<Tensor>,
     /// Dtype and layout of each result, and the read whose bytes it overwrites, which has the same layout.
     pub(super) results: Vec<(DType, Layout, Option<usize>)>,
+    pub(super) schedule: Schedule,
     pub(super) workspace: usize,
 }
 
@@ -285,7 +288,7 @@ impl Job {
             (*dtype, Layout { offset: GUARD, ..Layout::contiguous(shape) }, None)
         };
         let results = results.iter().map(behind_a_guard).collect();
-        Self { kernel: Kernel::Op(kind), reads, results, workspace: 0 }
+        Self { kernel: Kernel::Op(kind), reads, results, schedule: Schedule::Whole, workspace: 0 }
     }
 
     pub(super) fn launch(&self) -> Launch {
@@ -306,7 +309,7 @@ impl Job {
             reads: reads.collect(),
             writes: writes.collect(),
             may_alias: pairs.collect(),
-            schedule: Schedule::Whole,
+            schedule: self.schedule.clone(),
             workspace: self.workspace as u64,
             phase: Phase::Compute,
         }
@@ -347,6 +350,65 @@ impl Job {
         Ok(results)
     }
 
+    /// Runs each panel of the launch alone, on operands that are garbage outside of the panel's ranges, and
+    /// checks that together they compute `whole`, and that none writes outside of its ranges. Returns the
+    /// number of panels.
+    pub(super) fn check_panels(&self, kernel: &dyn Prepared, whole: &[Tensor]) -> usize {
+        let launch = self.launch();
+        let compiled = CpuCompiler::new(machine(InstructionSet::detect(), Loops::Native)).launch(&launch);
+        let panels = panels(&launch, &compiled);
+        let Some(tasks) = kernel.tasks().filter(|_| !panels.is_empty()) else { return 0 };
+        let mut all: Vec<usize> = panels.iter().flat_map(|panel| panel.tasks.clone()).collect();
+        all.sort_unstable();
+        assert_eq!(all, (0..tasks.count(0)).collect::<Vec<_>>(), "each task is in one panel");
+        let mut found: Vec<Vec<bool>> =
+            whole.iter().map(|result| vec![false; result.positions().len()]).collect();
+        for panel in &panels {
+            let mut reads = self.reads.clone();
+            for (read, range) in reads.iter_mut().zip(&panel.reads) {
+                let outside = |p: &usize| range.as_ref().is_some_and(|range| !range.contains(p));
+                read.positions().into_iter().filter(outside).for_each(|p| read.set(p, GARBAGE));
+            }
+            let fresh = |(dtype, layout, _): &(DType, Layout, Option<usize>)| {
+                Tensor::new(*dtype, layout.clone(), layout.end() + GUARD)
+            };
+            let mut results: Vec<Tensor> = self.results.iter().map(fresh).collect();
+            let before: Vec<Tensor> = (self.results.iter().zip(&results))
+                .map(|((.., in_place), result)| in_place.map_or(result, |read| &reads[read]).clone())
+                .collect();
+            let sources: Vec<*mut u8> = reads.iter_mut().map(|read| read.words.as_mut_ptr().cast()).collect();
+            let own = results.iter_mut().map(|result| result.words.as_mut_ptr().cast());
+            let writes: Vec<*mut u8> = (self.results.iter().zip(own))
+                .map(|((.., in_place), own)| in_place.map_or(own, |read| sources[read]))
+                .collect();
+            let sources: Vec<*const u8> = sources.iter().map(|address| address.cast_const()).collect();
+            let mut scratch = vec![Line([GARBAGE; 16]); self.workspace.div_ceil(64) + 1];
+            let pool = Pool::new(1);
+            let scratch = scratch.as_mut_ptr().cast();
+            let call = Call { pool: &pool, reads: &sources, writes: &writes, scratch };
+            // SAFETY: the buffers are those of the launch, and each task runs once.
+            panel.tasks.iter().for_each(|&task| unsafe { tasks.run_task(&call, 0, task) });
+            for (w, range) in panel.writes.iter().enumerate() {
+                let (Some(range), in_place) = (range, self.results[w].2) else { continue };
+                let after = in_place.map_or(&results[w], |read| &reads[read]);
+                for (number, p) in before[w].positions().into_iter().enumerate() {
+                    let is_right = after.bits(p) == whole[w].bits(p);
+                    found[w][number] |= is_right && range.contains(&p);
+                    let is_untouched = after.bits(p) == before[w].bits(p);
+                    assert!(
+                        is_untouched || (is_right && range.contains(&p)),
+                        "element {p} of {w} in {panel:?}"
+                    );
+                }
+            }
+        }
+        let are_known = panels[0].writes.iter().map(Option::is_some);
+        for (known, found) in are_known.zip(found) {
+            assert!(!known || found.into_iter().all(|found| found), "an element is in no panel");
+        }
+        panels.len()
+    }
+
     /// Runs with 1, 2 and 3 threads, which must agree bit for bit; the bits of each result in row-major
     /// order.
     pub(super) fn run_on_all_pools(&self, kernel: &dyn Prepared) -> Result<Vec<Vec<u32>>, Trap> {
@@ -356,6 +418,9 @@ impl Job {
         });
         assert_eq!(one, two, "2 threads give other bits than 1");
         assert_eq!(one, three, "3 threads give other bits than 1");
+        if one.is_ok() {
+            self.check_panels(kernel, &self.run_on(kernel, &Pool::new(1))?);
+        }
         one
     }
 
@@ -372,6 +437,9 @@ impl Job {
             let kernel = prepare(&launch, level, loops);
             for threads in [1, 2, 3] {
                 let outcome = self.run_on(&*kernel, &Pool::new(threads));
+                if let (1, Ok(whole)) = (threads, &outcome) {
+                    self.check_panels(&*kernel, whole);
+                }
                 let Some(first) = &first else {
                     first = Some(outcome);
                     continue;

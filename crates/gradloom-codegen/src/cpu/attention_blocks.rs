@@ -59,6 +59,11 @@ impl AttentionShape {
         self.heads / self.kv_heads.max(1)
     }
 
+    /// Returns the number of tasks of a key/value head in the forward pass.
+    pub fn forward_chunks(&self) -> usize {
+        self.queries.div_ceil(self.forward_queries())
+    }
+
     /// Returns the number of queries per head of a group in one task of the forward pass.
     pub fn forward_queries(&self) -> usize {
         let heads = self.batch * self.kv_heads;

@@ -22,6 +22,7 @@ mod lower;
 pub mod machine;
 #[doc(hidden)]
 pub mod math;
+mod panels;
 mod rows;
 mod target;
 
@@ -34,5 +35,6 @@ pub use loop_schedule::{
 };
 pub(crate) use lower::{Tasks, shares_rows};
 pub use lower::{lower, lower_fused};
+pub use panels::{Panel, panels};
 pub use rows::{DIGITS, MOST_SELECTED, PIECE, Rows, SHORT_ROW, SortPlan, cumulate_workspace};
 pub(crate) use target::Cpu;

@@ -5,6 +5,7 @@
 
 use crate::collections::sort_by;
 use crate::ir::Shape;
+use std::ops::Range;
 
 /// Positions of a tensor's elements in a buffer: element `(i0, i1, ..)` is at `offset + i0·strides[0] + ..`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -130,6 +131,27 @@ impl Layout {
             }
         }
         groups
+    }
+
+    /// Returns a range of elements of the buffer that contains those at a range of row-major positions.
+    pub fn span(&self, positions: Range<usize>) -> Range<usize> {
+        if positions.is_empty() {
+            return 0..0;
+        }
+        let (mut start, mut first, mut last) = (self.offset, positions.start, positions.end - 1);
+        let axes = self.collapsed();
+        for (number, &(extent, stride)) in axes.iter().enumerate() {
+            let inner: usize = axes[number + 1..].iter().map(|axis| axis.0).product();
+            let [low, high] = [first / inner % extent, last / inner % extent];
+            start += low * stride;
+            if low != high {
+                // Between the first and the last index of this axis, all indices of the others occur.
+                let rest: usize = axes[number + 1..].iter().map(|&(n, stride)| (n - 1) * stride).sum();
+                return start..start + (high - low) * stride + rest + 1;
+            }
+            (first, last) = (first % inner, last % inner);
+        }
+        start..start + 1
     }
 
     /// Returns (stride, extent) of the axes in descending order of strides, merging axes without gaps. Omits
@@ -328,5 +350,31 @@ mod tests {
         assert_eq!((reshaped.offset, reshaped.shape.rank(), reshaped.end()), (3, 0, 4));
         let empty = Layout::contiguous(&[0, 3].into()).permute(&[1, 0]);
         assert_eq!(empty.reshape(&[7, 0].into()).map(|layout| layout.end()), Some(0));
+    }
+
+    #[test]
+    fn spans_contain_the_elements_at_their_positions() {
+        let layouts = [
+            Layout::contiguous(&[3, 4, 5].into()),
+            Layout { offset: 7, ..Layout::contiguous(&[3, 4, 5].into()).permute(&[2, 0, 1]) },
+            Layout::new(2, [4, 3, 2].into(), vec![0, 10, 3]),
+            Layout::new(1, [2, 1, 6].into(), vec![50, 9, 2]),
+            Layout::splat(&[4, 3].into()),
+            Layout::contiguous(&Shape::scalar()),
+        ];
+        for layout in layouts {
+            let places = positions(&layout);
+            for start in 0..=places.len() {
+                for end in start..=places.len() {
+                    let (span, inside) = (layout.span(start..end), &places[start..end]);
+                    assert!(inside.iter().all(|place| span.contains(place)), "{start}..{end} of {layout:?}");
+                    assert_eq!(span.is_empty(), inside.is_empty());
+                    assert!(span.end <= layout.end(), "{start}..{end} of {layout:?}");
+                }
+            }
+            if layout.is_contiguous() {
+                assert_eq!(layout.span(1.min(places.len())..places.len()).len(), places.len() - 1);
+            }
+        }
     }
 }

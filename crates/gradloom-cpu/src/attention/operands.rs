@@ -155,6 +155,11 @@ impl Operands {
         }
     }
 
+    /// Returns the number of phases that check operands: 1 if there are key lengths or a block table, else 0.
+    pub(super) fn checks(&self) -> usize {
+        usize::from(self.key_length.is_some() || self.table.is_some())
+    }
+
     /// Checks the key lengths and the block table.
     ///
     /// # Errors

@@ -1,9 +1,9 @@
 //! Runs launches in any order that their dependencies allow.
 //!
 //! In: a range of a plan's launches, prepared. Out: the same results as one launch after the other, on any
-//! number of threads. The phases of launches are the nodes of a graph, whose edges follow from the bytes that
-//! they access. Invariants: a run allocates nothing unless it fails; of several launches that trap, the first
-//! of the plan is reported.
+//! number of threads. The phases of launches, or the panels of a phase, are the nodes of a graph, whose edges
+//! follow from the bytes that they access. Invariants: a run allocates nothing unless it fails; of several
+//! launches that trap, the first of the plan is reported.
 
 mod scheduler;
 mod sync;
@@ -12,6 +12,7 @@ mod tests;
 
 use super::kernel::PHASES;
 use super::{Call, Pool, Prepared, Tasks};
+use gradloom_codegen::cpu::{CpuKernel, Panel, panels};
 use gradloom_codegen::edges::{Touches, edges};
 use gradloom_core::error::Error;
 use gradloom_core::kernel::{Access, Launch};
@@ -48,6 +49,13 @@ impl PreparedLaunch {
     }
 }
 
+/// The launches of a plan, their kernels, and these with their addresses.
+pub(super) struct Launches<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) kernels: &'a [CpuKernel],
+    pub(super) prepared: &'a [PreparedLaunch],
+}
+
 /// A range of a plan's launches, in the order in which they run.
 pub(super) struct Flow {
     parts: Vec<Part>,
@@ -68,13 +76,12 @@ struct Graph {
     is_alone: bool,
 }
 
-/// A phase of a launch.
-#[derive(Clone, Copy)]
+/// A phase of a launch, or a part of one.
 struct Step {
     launch: usize,
     phase: usize,
-    /// Number of tasks; the scheduler runs one more if it is 0.
-    tasks: usize,
+    /// Tasks of the phase.
+    tasks: Vec<usize>,
 }
 
 /// The reason why a run ended early.
@@ -86,23 +93,18 @@ pub(super) enum Failure {
 }
 
 impl Flow {
-    /// Creates the order of the launches `range` of a plan, of which `prepared` has all. Launches that take
-    /// less than `worth_waking` nanoseconds together use one thread.
-    pub(super) fn new(
-        plan: &Plan,
-        prepared: &[PreparedLaunch],
-        range: Range<usize>,
-        worth_waking: usize,
-    ) -> Self {
+    /// Creates the order of the launches `range`. Launches that take less than `worth_waking` nanoseconds
+    /// together use one thread.
+    pub(super) fn new(launches: &Launches<'_>, range: Range<usize>, worth_waking: usize) -> Self {
         let (mut parts, mut first) = (Vec::new(), range.start);
         for launch in range.clone() {
-            if prepared[launch].kernel.tasks().is_none() {
-                parts.extend(Graph::new(plan, prepared, first..launch, worth_waking).map(Part::Graph));
+            if launches.prepared[launch].kernel.tasks().is_none() {
+                parts.extend(Graph::new(launches, first..launch, worth_waking).map(Part::Graph));
                 parts.push(Part::Alone(launch));
                 first = launch + 1;
             }
         }
-        parts.extend(Graph::new(plan, prepared, first..range.end, worth_waking).map(Part::Graph));
+        parts.extend(Graph::new(launches, first..range.end, worth_waking).map(Part::Graph));
         Self { parts }
     }
 
@@ -135,32 +137,40 @@ impl Flow {
 }
 
 impl Graph {
-    fn new(
-        plan: &Plan,
-        prepared: &[PreparedLaunch],
-        range: Range<usize>,
-        worth_waking: usize,
-    ) -> Option<Self> {
+    fn new(launches: &Launches<'_>, range: Range<usize>, worth_waking: usize) -> Option<Self> {
         if range.is_empty() {
             return None;
         }
         let (mut steps, mut touches, mut cost) = (Vec::new(), Vec::new(), 0);
         for launch in range {
-            let tasks = prepared[launch].tasks();
+            let tasks = launches.prepared[launch].tasks();
             for phase in 0..PHASES {
                 let count = tasks.count(phase);
+                cost += count * tasks.cost(phase);
+                let all = launches.accesses(launch);
+                let panels = if phase == 0 {
+                    panels(&launches.plan.launches[launch], &launches.kernels[launch])
+                } else {
+                    Vec::new()
+                };
+                debug_assert!(
+                    panels.is_empty() || panels.iter().map(|panel| panel.tasks.len()).sum::<usize>() == count
+                );
+                for panel in &panels {
+                    touches.push(launches.part(launch, &all, panel));
+                    steps.push(Step { launch, phase, tasks: panel.tasks.clone() });
+                }
                 // The first phase may check operands without any task.
-                if phase == 0 || count > 0 {
-                    steps.push(Step { launch, phase, tasks: count });
-                    touches.push(accesses(plan, launch));
-                    cost += count * tasks.cost(phase);
+                if panels.is_empty() && (phase == 0 || count > 0) {
+                    touches.push(all);
+                    steps.push(Step { launch, phase, tasks: (0..count).collect() });
                 }
             }
         }
         let edges = edges(touches.iter());
         let is_in_order =
             |(number, before): (usize, &Vec<usize>)| number == 0 || before.contains(&(number - 1));
-        let counts: Vec<usize> = steps.iter().map(|step| step.tasks).collect();
+        let counts: Vec<usize> = steps.iter().map(|step| step.tasks.len()).collect();
         let is_chain = counts.iter().all(|&count| count <= 1) && edges.iter().enumerate().all(is_in_order);
         Some(Self {
             is_alone: is_chain || cost < worth_waking,
@@ -175,7 +185,7 @@ impl Graph {
             let launch = &launches[step.launch];
             let (call, tasks) = (launch.call(pool), launch.tasks());
             // SAFETY: the caller of `Flow::run` guarantees the addresses; each task runs once.
-            (0..step.tasks).for_each(|task| unsafe { tasks.run_task(&call, step.phase, task) });
+            step.tasks.iter().for_each(|&task| unsafe { tasks.run_task(&call, step.phase, task) });
             tasks.outcome(&call, step.phase).map_err(|trap| Failure::Trap(step.launch, trap))?;
         }
         Ok(())
@@ -233,11 +243,11 @@ impl Run<'_> {
     }
 
     /// Calls `run` with the tasks of a step and its addresses, unless an earlier step has failed.
-    fn with(&self, step: usize, run: impl FnOnce(Step, &dyn Tasks, &Call<'_>)) {
+    fn with(&self, step: usize, run: impl FnOnce(&Step, &dyn Tasks, &Call<'_>)) {
         if step > self.last.load(SeqCst) {
             return;
         }
-        let of = self.graph.steps[step];
+        let of = &self.graph.steps[step];
         let launch = &self.launches[of.launch];
         let tasks = launch.tasks();
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(of, tasks, &launch.call(self.pool)))) {
@@ -249,7 +259,8 @@ impl Run<'_> {
 impl Work for Run<'_> {
     fn run(&self, step: usize, task: usize) {
         self.with(step, |of, tasks, call| {
-            if task < of.tasks {
+            // A step without tasks has one for the scheduler.
+            if let Some(&task) = of.tasks.get(task) {
                 // SAFETY: the caller of `Flow::run` guarantees the addresses. The scheduler runs each task
                 // once, and a step after those whose bytes it accesses.
                 unsafe { tasks.run_task(call, of.phase, task) };
@@ -271,18 +282,36 @@ impl Work for Run<'_> {
 /// Index of the workspace among the memories of a plan.
 const WORKSPACE: usize = usize::MAX;
 
-/// Returns the bytes that a launch accesses.
-fn accesses(plan: &Plan, launch: usize) -> Touches {
-    let Launch { reads, writes, workspace, .. } = &plan.launches[launch];
-    let start = plan.scratch[launch];
-    let bytes = |access: &Access| {
-        let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
-        (buffer.region as usize, buffer.offset..buffer.offset + buffer.bytes)
-    };
-    let scratch = (WORKSPACE, start..start + workspace);
-    Touches {
-        reads: reads.iter().map(bytes).collect(),
-        writes: writes.iter().map(bytes).chain([scratch]).collect(),
-        group: None,
+impl Launches<'_> {
+    /// Returns the bytes that a launch accesses.
+    fn accesses(&self, launch: usize) -> Touches {
+        let Launch { reads, writes, workspace, .. } = &self.plan.launches[launch];
+        let start = self.plan.scratch[launch];
+        let bytes = |access: &Access| {
+            let buffer = &self.plan.buffers[self.plan.buffer_of[&access.buffer]];
+            (buffer.region as usize, buffer.offset..buffer.offset + buffer.bytes)
+        };
+        let scratch = (WORKSPACE, start..start + workspace);
+        Touches {
+            reads: reads.iter().map(bytes).collect(),
+            writes: writes.iter().map(bytes).chain([scratch]).collect(),
+            group: None,
+        }
+    }
+
+    /// Returns the bytes that a panel of a launch accesses, given those that the whole launch does.
+    fn part(&self, launch: usize, all: &Touches, panel: &Panel) -> Touches {
+        let Launch { reads, writes, .. } = &self.plan.launches[launch];
+        let mut part = Touches { group: Some(launch), ..all.clone() };
+        let own = part.reads.iter_mut().zip(reads).zip(&panel.reads);
+        for (((_, bytes), access), elements) in
+            own.chain(part.writes.iter_mut().zip(writes).zip(&panel.writes))
+        {
+            if let Some(elements) = elements {
+                let at = |element: usize| bytes.start + (element * access.dtype.bytes()) as u64;
+                *bytes = at(elements.start)..at(elements.end);
+            }
+        }
+        part
     }
 }

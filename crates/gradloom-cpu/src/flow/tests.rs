@@ -1,8 +1,12 @@
-//! Tests the scheduler on random graphs, with threads that stall at random.
+//! Tests the scheduler on random graphs, with threads that stall at random, and the panels of launches.
 
 use super::scheduler::{Scheduler, Work};
+use crate::prepare;
+use crate::testing::{Job, Random, Tensor};
+use gradloom_codegen::cpu::{DotPlan, dot_workspace, loop_workspace};
+use gradloom_core::ir::{BinaryOp, DType, DotAxes, Graph, OpKind, ReduceOp, Shape};
+use gradloom_core::kernel::{Body, Kernel, Launch, Layout, Level, Node, NodeId, NodeKind, Schedule, Store};
 use gradloom_device::host::Pool;
-use gradloom_testing::Random;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
@@ -73,4 +77,106 @@ fn tasks_run_once_and_after_those_before_them_while_threads_stall() {
 #[should_panic(expected = "waits for earlier ones only")]
 fn a_cycle_is_refused() {
     let _ = Scheduler::new(&[1, 1], &[vec![1], vec![0]]);
+}
+
+/// Returns a node of level `Element`.
+fn node(kind: NodeKind) -> Node {
+    Node { kind, dtype: DType::F32, level: Level::Element }
+}
+
+/// Returns the number of panels of a job, after checking each.
+fn panels_of(job: &Job) -> usize {
+    let kernel = prepare(&job.launch(), &Graph::new());
+    job.check_panels(&*kernel, &job.run_on(&*kernel, &Pool::new(1)).unwrap())
+}
+
+#[test]
+fn panels_of_loops_access_what_they_say() {
+    let mut random = Random(3);
+    let (rows, columns) = (500, 120);
+    let shape = Shape::from([rows, columns]);
+    let add = NodeKind::Binary(BinaryOp::Add, [NodeId(0), NodeId(1)]);
+    let row = Node { level: Level::Row, ..node(NodeKind::Reduce(ReduceOp::Sum, NodeId(2))) };
+    let spread = NodeKind::Binary(BinaryOp::Sub, [NodeId(2), NodeId(4)]);
+    let nodes = vec![
+        node(NodeKind::Load(0)),
+        node(NodeKind::Load(1)),
+        node(add),
+        row,
+        node(NodeKind::Repeat(NodeId(3))),
+        node(spread),
+    ];
+    let value = |node, level, write| Store::Value { node: NodeId(node), level, write };
+    let body = Body {
+        rows,
+        columns,
+        nodes,
+        stores: vec![
+            value(5, Level::Element, 0),
+            value(3, Level::Row, 1),
+            Store::ColumnReduce { op: ReduceOp::Sum, node: NodeId(5), write: 2, parts: 1 },
+        ],
+    };
+    for in_place in [None, Some(0)] {
+        for permuted in [false, true] {
+            let x = Tensor::dense(&mut random, &shape);
+            let order = if permuted { [1, 0] } else { [0, 1] };
+            let y = Tensor::in_order(&mut random, &shape, &order);
+            let contiguous = |extents: &[usize]| Layout::contiguous(&extents.into());
+            let first = in_place.map_or_else(|| contiguous(&[rows, columns]), |_| x.layout.clone());
+            let job = Job {
+                kernel: Kernel::Loop(body.clone()),
+                results: vec![
+                    (DType::F32, first, in_place),
+                    (DType::F32, contiguous(&[rows]), None),
+                    (DType::F32, contiguous(&[columns]), None),
+                ],
+                reads: vec![x, y],
+                schedule: Schedule::Whole,
+                workspace: loop_workspace(&body),
+            };
+            assert!(panels_of(&job) > 2);
+        }
+    }
+}
+
+#[test]
+fn panels_of_products_access_what_they_say() {
+    let mut random = Random(4);
+    for [batch, m, n, k] in [[1, 1200, 130, 70], [3, 700, 64, 90], [40, 60, 64, 33]] {
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2]] {
+            let lhs = Tensor::in_order(&mut random, &[batch, m, k].into(), &order);
+            let rhs = Tensor::dense(&mut random, &[batch, k, n].into());
+            let residual = Tensor::dense(&mut random, &[batch, m, n].into());
+            let axes = DotAxes {
+                lhs_batch: vec![0],
+                rhs_batch: vec![0],
+                lhs_contract: vec![2],
+                rhs_contract: vec![1],
+            };
+            let add = NodeKind::Binary(BinaryOp::Add, [NodeId(0), NodeId(1)]);
+            let epilogue = Body {
+                rows: batch * m,
+                columns: n,
+                nodes: vec![node(NodeKind::Accumulator), node(NodeKind::Load(2)), node(add)],
+                stores: vec![Store::Value { node: NodeId(2), level: Level::Element, write: 0 }],
+            };
+            let kinds = [OpKind::Dot(axes.clone())];
+            for (kernel, reads) in [
+                (Kernel::Op(kinds[0].clone()), vec![lhs.clone(), rhs.clone()]),
+                (Kernel::Dot { axes, epilogue }, vec![lhs, rhs, residual]),
+            ] {
+                let result = (DType::F32, [batch, m, n].into());
+                let mut job = Job { kernel, ..Job::of_op(kinds[0].clone(), reads, &[result]) };
+                let Job { kernel, .. } = &job;
+                let Launch { reads, writes, may_alias, schedule, .. } = job.launch();
+                let operands = schedule.operands();
+                if DotPlan::new(kernel, &reads, &writes, &may_alias, operands).is_none() {
+                    continue;
+                }
+                job.workspace = dot_workspace(kernel, &reads, &writes, &may_alias, operands, 3);
+                assert!(panels_of(&job) > 1, "{batch} of {m}x{n}x{k}");
+            }
+        }
+    }
 }

@@ -24,11 +24,9 @@ fn rounded(x: f32) -> f32 {
 /// Returns the launch of a product in bf16, and the product with the scratch of that launch.
 fn in_bf16(axes: &DotAxes, lhs: Tensor, rhs: Tensor) -> (Launch, Job) {
     let mut case = case(axes, lhs, rhs);
-    let mut launch = case.launch();
-    launch.schedule = Schedule::Rounded(DType::BF16);
-    case.workspace = workspace(&launch, THREADS);
-    launch.workspace = case.workspace as u64;
-    (launch, case)
+    case.schedule = Schedule::Rounded(DType::BF16);
+    case.workspace = workspace(&case.launch(), THREADS);
+    (case.launch(), case)
 }
 
 /// Checks a product with every instruction set on 1, 2 and 3 threads. Returns the number of elements that are

@@ -9,12 +9,18 @@ use crate::prepare::prepare_at;
 use crate::testing::{Job, Tensor};
 use gradloom_codegen::cpu::loop_workspace;
 use gradloom_core::ir::{DType, Graph};
-use gradloom_core::kernel::{Body, Kernel, Layout};
+use gradloom_core::kernel::{Body, Kernel, Layout, Schedule};
 
 /// Returns a job that launches a body.
 fn job(body: &Body, reads: Vec<Tensor>, results: Vec<(DType, Layout, Option<usize>)>) -> Job {
     body.check().expect("a valid body");
-    Job { workspace: loop_workspace(body), kernel: Kernel::Loop(body.clone()), reads, results }
+    Job {
+        workspace: loop_workspace(body),
+        kernel: Kernel::Loop(body.clone()),
+        reads,
+        results,
+        schedule: Schedule::Whole,
+    }
 }
 
 /// Runs a job with every instruction set, in both modes of loops, and on several numbers of threads.

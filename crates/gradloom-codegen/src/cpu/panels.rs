@@ -1,0 +1,142 @@
+//! Parts of a launch that access parts of its operands.
+//!
+//! In: a launch and its kernel. Out: panels, each a list of tasks and the ranges of elements that they
+//! access, so that a later launch may start on the rows of one panel while others are computed. Invariants:
+//! each task is in one panel; a task accesses no element outside of its panel's ranges.
+
+use super::{AttentionShape, CpuKernel, DotPlan, LoopSchedule};
+use gradloom_core::ir::OpKind;
+use gradloom_core::kernel::{Access, Body, Kernel, Launch, Level, NodeKind, Store};
+use std::ops::Range;
+
+/// Maximum number of panels of a launch: enough to keep 16 threads busy at its end.
+const PANELS: usize = 8;
+
+/// Tasks of the first phase of a launch, and the elements that they access.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Panel {
+    /// Tasks of the panel.
+    pub tasks: Vec<usize>,
+    /// Range of elements of the buffer of each read; `None` if it may be any.
+    pub reads: Vec<Option<Range<usize>>>,
+    /// Range of elements of the buffer of each write; `None` if it may be any.
+    pub writes: Vec<Option<Range<usize>>>,
+}
+
+/// Returns the panels of a launch's first phase; none if its tasks may access any element, or may trap.
+pub fn panels(launch: &Launch, kernel: &CpuKernel) -> Vec<Panel> {
+    let body = launch.kernel.body();
+    if body.is_some_and(Body::can_trap) {
+        return Vec::new();
+    }
+    match (&launch.kernel, kernel) {
+        (Kernel::Loop(body), CpuKernel::Loop(_)) => of_loop(launch, body),
+        (_, CpuKernel::Product(plan, _)) => of_product(launch, plan, body),
+        (Kernel::Op(OpKind::Attention(spec) | OpKind::AttentionGrad(spec)), _)
+            if spec.extra_operands() == 0 =>
+        {
+            of_attention(launch)
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn of_loop(launch: &Launch, body: &Body) -> Vec<Panel> {
+    let schedule = LoopSchedule::new(body);
+    let pieces = schedule.row_pieces();
+    let panel = |pieces_of: Range<usize>| {
+        let rows = schedule.task(pieces_of.start).1.start..schedule.task(pieces_of.end - 1).1.end;
+        let tasks = (0..schedule.tasks()).filter(|task| pieces_of.contains(&(task % pieces))).collect();
+        of_rows(launch, Some(body), tasks, &rows, body.rows)
+    };
+    split(pieces).map(panel).collect()
+}
+
+fn of_product(launch: &Launch, plan: &DotPlan, body: Option<&Body>) -> Vec<Panel> {
+    if plan.transposed || plan.schedule.parts() > 1 || plan.elements() == 0 {
+        return Vec::new();
+    }
+    let (problem, left) = (&plan.problem, &plan.problem.lhs);
+    let panel = |panels: Range<usize>| {
+        let tasks: Vec<usize> =
+            (0..plan.schedule.tasks()).filter(|&task| panels.contains(&plan.panel(task))).collect();
+        let blocks = || {
+            let blocks = tasks.iter().map(|&task| plan.task(task));
+            blocks.flat_map(|task| task.products.map(move |product| (product, task.rows.clone())))
+        };
+        // Rows are numbered over all products, one below the other.
+        let rows = hull(
+            blocks().map(|(product, rows)| product * problem.m + rows.start..product * problem.m + rows.end),
+        );
+        let read = hull(blocks().map(|(product, rows)| {
+            let first = problem.batch_offsets(product).0;
+            let last = (rows.end - 1) * left.free_stride + problem.k.saturating_sub(1) * left.contract_stride;
+            first + rows.start * left.free_stride..first + last + 1
+        }));
+        let mut panel = of_rows(launch, body, tasks, &rows, plan.positions().0);
+        // An epilogue that loads an operand of the product may load other rows of it.
+        let is_loaded = body.is_some_and(|body| body.nodes.iter().any(|node| node.kind == NodeKind::Load(0)));
+        panel.reads[0] = Some(read).filter(|_| !is_loaded);
+        panel.reads[1] = None;
+        panel
+    };
+    split(plan.panels()).map(panel).collect()
+}
+
+fn of_attention(launch: &Launch) -> Vec<Panel> {
+    let shape = |read: usize| &launch.reads[read].layout.shape;
+    let attention = AttentionShape::new(shape(0), shape(1), shape(2), None);
+    let AttentionShape { batch, kv_heads, .. } = attention;
+    let is_gradient = matches!(launch.kernel, Kernel::Op(OpKind::AttentionGrad(_)));
+    let (heads, chunks) = (batch * kv_heads, if is_gradient { 1 } else { attention.forward_chunks() });
+    let panel = |batches: Range<usize>| {
+        let is_own = |task: &usize| batches.contains(&(task % heads / kv_heads));
+        of_rows(launch, None, (0..heads * chunks).filter(is_own).collect(), &batches, batch)
+    };
+    split(if heads == 0 { 0 } else { batch }).map(panel).collect()
+}
+
+/// Returns the smallest range that contains all of these.
+fn hull(ranges: impl Iterator<Item = Range<usize>>) -> Range<usize> {
+    ranges.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or_default()
+}
+
+/// Splits `pieces` into at most [`PANELS`] ranges; into none if there would be only one.
+fn split(pieces: usize) -> impl Iterator<Item = Range<usize>> {
+    let panels = if pieces > 1 { pieces.min(PANELS) } else { 0 };
+    (0..panels).map(move |panel| pieces * panel / panels..pieces * (panel + 1) / panels)
+}
+
+/// Returns the panel of `rows` of `all` rows. Without a body, all operands and results have these rows.
+fn of_rows(
+    launch: &Launch,
+    body: Option<&Body>,
+    tasks: Vec<usize>,
+    rows: &Range<usize>,
+    all: usize,
+) -> Panel {
+    let part = |access: &Access, has_rows: bool| {
+        let elements = access.layout.shape.elements();
+        if !has_rows || all == 0 || !elements.is_multiple_of(all) {
+            return None;
+        }
+        let row = elements / all;
+        Some(access.layout.span(rows.start * row..rows.end * row))
+    };
+    let loads_rows = |read: usize| {
+        let Some(body) = body else { return true };
+        let mut loads = body.nodes.iter().filter(|node| node.kind == NodeKind::Load(read)).peekable();
+        loads.peek().is_some() && loads.all(|node| node.level != Level::Uniform)
+    };
+    let stores_rows = |write: usize| {
+        let Some(body) = body else { return true };
+        let mut stores = body.stores.iter().filter(|store| store.write() == write).peekable();
+        let is_row = |store: &Store| matches!(store, Store::Value { level: Level::Row | Level::Element, .. });
+        stores.peek().is_some() && stores.all(is_row)
+    };
+    Panel {
+        tasks,
+        reads: launch.reads.iter().enumerate().map(|(i, access)| part(access, loads_rows(i))).collect(),
+        writes: launch.writes.iter().enumerate().map(|(i, access)| part(access, stores_rows(i))).collect(),
+    }
+}
