@@ -27,7 +27,7 @@ const EXPECTED: [Expected; 3] = [
         config: "tg-transformer",
         parameters: 150_656,
         tensors: 40,
-        launches: 92,
+        launches: 93,
         bytes: 9_000_000,
         steps: 60,
         falls_below: 0.3,

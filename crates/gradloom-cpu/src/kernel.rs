@@ -17,8 +17,8 @@ pub trait Prepared: Send + Sync {
     /// unspecified.
     fn run(&self, call: &Call<'_>) -> Result<(), Trap>;
 
-    /// Returns the kernel's tasks, which may run concurrently with those of other kernels; `None` if their
-    /// number depends on the operands' values, so that the kernel itself runs them.
+    /// Returns the kernel's tasks, which may run concurrently with those of other kernels; `None` if the
+    /// kernel itself runs them, because their number may depend on the operands' values.
     fn tasks(&self) -> Option<&dyn Tasks> {
         None
     }
@@ -27,9 +27,11 @@ pub trait Prepared: Send + Sync {
 impl<T: Tasks> Prepared for T {
     fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
         for phase in 0..PHASES {
+            let forget = ForgetOnPanic { tasks: self, call, phase };
             // SAFETY: the addresses are those of the launch; each task runs once, and a run of the pool ends
             // when all its tasks have ended.
             call.pool.run(self.count(phase), &|index| unsafe { self.run_task(call, phase, index) });
+            drop(forget);
             self.outcome(call, phase)?;
         }
         Ok(())
@@ -49,8 +51,8 @@ pub trait Tasks: Send + Sync {
     /// Returns the number of tasks of a phase, which may be 0.
     fn count(&self, phase: usize) -> usize;
 
-    /// Returns the approximate cost of a task of a phase, in nanoseconds on one core. Small tasks are run in
-    /// groups.
+    /// Returns the approximate cost of a task of a phase, in nanoseconds on one core. A group of kernels
+    /// joins small tasks.
     fn cost(&self, phase: usize) -> usize {
         let _ = phase;
         GRAIN_COST
@@ -72,6 +74,21 @@ pub trait Tasks: Send + Sync {
     fn outcome(&self, call: &Call<'_>, phase: usize) -> Result<(), Trap> {
         let _ = (call, phase);
         Ok(())
+    }
+}
+
+/// Forgets the outcome of a phase if a task panics, so that the next run does not find it.
+pub(super) struct ForgetOnPanic<'a> {
+    pub(super) tasks: &'a dyn Tasks,
+    pub(super) call: &'a Call<'a>,
+    pub(super) phase: usize,
+}
+
+impl Drop for ForgetOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = self.tasks.outcome(self.call, self.phase);
+        }
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct CpuBackend {
 }
 
 /// Minimum cost of launches that take longer than waking a thread, in nanoseconds on one core.
-const WORTH_WAKING: usize = 50_000;
+const WORTH_WAKING: usize = 100_000;
 
 impl CpuBackend {
     pub(crate) fn new(threads: usize, fusion: Fusion, loops: Loops) -> Self {
@@ -131,7 +131,8 @@ impl CpuProgram {
         backend: &CpuBackend,
         allocate: Allocate<'_>,
     ) -> Result<Self> {
-        let CpuBackend { pool, worth_waking, .. } = backend;
+        let pool = &backend.pool;
+        let worth_waking = if pool.threads() == 1 { usize::MAX } else { backend.worth_waking };
         let allocate = |bytes: u64, what: &str| {
             allocate(bytes).ok_or_else(|| {
                 Error::new(ErrorKind::Device, format!("no memory for {bytes} bytes of {what}"))
@@ -188,8 +189,8 @@ impl CpuProgram {
             graph: Arc::clone(graph),
             plan: Arc::clone(plan),
             pool: Arc::clone(pool),
-            compute: Flow::new(&launches, 0..first_commit, *worth_waking),
-            commit: Flow::new(&launches, first_commit..steps.len(), *worth_waking),
+            compute: Flow::new(&launches, 0..first_commit, worth_waking),
+            commit: Flow::new(&launches, first_commit..steps.len(), worth_waking),
             steps,
             first_commit,
             addresses,

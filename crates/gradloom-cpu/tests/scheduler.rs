@@ -6,7 +6,10 @@ mod scheduler;
 
 /// The scheduler's primitives, by a model checker. Threads never spin, so that every wait is a sleep.
 mod sync {
-    pub(super) use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
+    pub(super) use loom::sync::atomic::{
+        AtomicU32, AtomicU64, AtomicUsize,
+        Ordering::{Relaxed, SeqCst},
+    };
     pub(super) use loom::sync::{Condvar, Mutex};
 
     pub(super) fn spin(done: impl Fn() -> bool) -> bool {
@@ -53,6 +56,8 @@ fn check(
         let record = Record { edges, runs: zeros(), ended: zeros() };
         let shared = Arc::new((Scheduler::new(tasks, &lists), record));
         shared.0.begin();
+        // A run may begin on one thread.
+        shared.0.work_alone(&shared.1);
         let spawn = |_| {
             let shared = Arc::clone(&shared);
             loom::thread::spawn(move || shared.0.work(&shared.1))
@@ -61,7 +66,7 @@ fn check(
         shared.0.work(&shared.1);
         others.into_iter().for_each(|other| other.join().unwrap());
         for (node, &tasks) in tasks.iter().enumerate() {
-            assert_eq!(shared.1.runs[node].load(SeqCst), tasks, "tasks of {node}");
+            assert_eq!(shared.1.runs[node].load(SeqCst), tasks.max(1), "tasks of {node}");
             assert_eq!(shared.1.ended[node].load(SeqCst), 1, "end of {node}");
         }
     });
@@ -70,6 +75,11 @@ fn check(
 #[test]
 fn a_chain_with_a_wide_node() {
     check(&[1, 2, 1], &[&[], &[0], &[1]], 2, Some(5));
+}
+
+#[test]
+fn a_node_without_tasks() {
+    check(&[1, 0, 1], &[&[], &[0], &[1]], 2, Some(5));
 }
 
 #[test]

@@ -44,9 +44,9 @@ pub fn panels(launch: &Launch, kernel: &CpuKernel) -> Vec<Panel> {
 fn of_loop(launch: &Launch, body: &Body) -> Vec<Panel> {
     let schedule = LoopSchedule::new(body);
     let pieces = schedule.row_pieces();
-    let panel = |pieces_of: Range<usize>| {
-        let rows = schedule.task(pieces_of.start).1.start..schedule.task(pieces_of.end - 1).1.end;
-        let tasks = (0..schedule.tasks()).filter(|task| pieces_of.contains(&(task % pieces))).collect();
+    let panel = |own: Range<usize>| {
+        let rows = schedule.task(own.start).1.start..schedule.task(own.end - 1).1.end;
+        let tasks = (0..schedule.tasks()).filter(|task| own.contains(&(task % pieces))).collect();
         of_rows(launch, Some(body), tasks, &rows, body.rows)
     };
     split(pieces).map(panel).collect()
@@ -57,9 +57,9 @@ fn of_product(launch: &Launch, plan: &DotPlan, body: Option<&Body>) -> Vec<Panel
         return Vec::new();
     }
     let (problem, left) = (&plan.problem, &plan.problem.lhs);
-    let panel = |panels: Range<usize>| {
+    let panel = |own: Range<usize>| {
         let tasks: Vec<usize> =
-            (0..plan.schedule.tasks()).filter(|&task| panels.contains(&plan.panel(task))).collect();
+            (0..plan.schedule.tasks()).filter(|&task| own.contains(&plan.panel(task))).collect();
         let blocks = || {
             let blocks = tasks.iter().map(|&task| plan.task(task));
             blocks.flat_map(|task| task.products.map(move |product| (product, task.rows.clone())))
@@ -74,10 +74,8 @@ fn of_product(launch: &Launch, plan: &DotPlan, body: Option<&Body>) -> Vec<Panel
             first + rows.start * left.free_stride..first + last + 1
         }));
         let mut panel = of_rows(launch, body, tasks, &rows, plan.positions().0);
-        // An epilogue that loads an operand of the product may load other rows of it.
-        let is_loaded = body.is_some_and(|body| body.nodes.iter().any(|node| node.kind == NodeKind::Load(0)));
-        panel.reads[0] = Some(read).filter(|_| !is_loaded);
-        panel.reads[1] = None;
+        // An epilogue loads neither operand of the product.
+        (panel.reads[0], panel.reads[1]) = (Some(read), None);
         panel
     };
     split(plan.panels()).map(panel).collect()

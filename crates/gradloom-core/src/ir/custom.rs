@@ -94,8 +94,8 @@ pub trait CustomOp: fmt::Debug + Send + Sync + 'static {
 
     /// Computes the results in host memory. Used on the CPU, and for GPUs if [`CustomOp::gpu`] returns no
     /// kernels. May be called from any thread, once per step for each occurrence of the op in the compiled
-    /// step. A `scan` block contributes one occurrence per iteration, and recomputation may add more, so the
-    /// op must not keep state.
+    /// step, and by several threads at once for different occurrences. A `scan` block contributes one
+    /// occurrence per iteration, and recomputation may add more, so the op must not keep state.
     ///
     /// # Errors
     /// Returns a message if the computation fails. The step then fails and changes nothing.

@@ -10,13 +10,14 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
-use super::kernel::PHASES;
+use super::kernel::{ForgetOnPanic, LONG, PHASES};
 use super::{Call, Pool, Prepared, Tasks};
 use gradloom_codegen::cpu::{CpuKernel, Panel, panels};
 use gradloom_codegen::edges::{Touches, edges};
 use gradloom_core::error::Error;
-use gradloom_core::kernel::{Access, Launch};
-use gradloom_core::plan::Plan;
+use gradloom_core::ir::OpKind;
+use gradloom_core::kernel::{Access, Kernel, Launch};
+use gradloom_core::plan::{Plan, cost};
 use gradloom_device::cancel::Stop;
 use scheduler::{Scheduler, Work};
 use std::any::Any;
@@ -73,7 +74,7 @@ struct Graph {
     scheduler: Scheduler,
     /// True if the caller runs the steps in order, because no two tasks can run at the same time, or because
     /// they take less time than waking a thread.
-    is_alone: bool,
+    in_order: bool,
 }
 
 /// A phase of a launch, or a part of one.
@@ -144,20 +145,17 @@ impl Graph {
         let (mut steps, mut touches, mut cost) = (Vec::new(), Vec::new(), 0);
         for launch in range {
             let tasks = launches.prepared[launch].tasks();
+            cost = nanoseconds(launches.plan, launch).saturating_add(cost);
             for phase in 0..PHASES {
                 let count = tasks.count(phase);
-                cost += count * tasks.cost(phase);
                 let all = launches.accesses(launch);
-                let panels = if phase == 0 {
-                    panels(&launches.plan.launches[launch], &launches.kernels[launch])
-                } else {
-                    Vec::new()
+                let panels = match phase {
+                    0 if count > 0 => panels(&launches.plan.launches[launch], &launches.kernels[launch]),
+                    _ => Vec::new(),
                 };
-                debug_assert!(
-                    panels.is_empty() || panels.iter().map(|panel| panel.tasks.len()).sum::<usize>() == count
-                );
+                debug_assert!(panels.is_empty() || are_all(&panels, count), "each task is in one panel");
                 for panel in &panels {
-                    touches.push(launches.part(launch, &all, panel));
+                    touches.push(launches.panel(launch, &all, panel));
                     steps.push(Step { launch, phase, tasks: panel.tasks.clone() });
                 }
                 // The first phase may check operands without any task.
@@ -173,7 +171,7 @@ impl Graph {
         let counts: Vec<usize> = steps.iter().map(|step| step.tasks.len()).collect();
         let is_chain = counts.iter().all(|&count| count <= 1) && edges.iter().enumerate().all(is_in_order);
         Some(Self {
-            is_alone: is_chain || cost < worth_waking,
+            in_order: is_chain || cost < worth_waking,
             scheduler: Scheduler::new(&counts, &edges),
             steps,
         })
@@ -184,18 +182,19 @@ impl Graph {
             stop.check().map_err(Failure::Stopped)?;
             let launch = &launches[step.launch];
             let (call, tasks) = (launch.call(pool), launch.tasks());
+            let forget = ForgetOnPanic { tasks, call: &call, phase: step.phase };
             // SAFETY: the caller of `Flow::run` guarantees the addresses; each task runs once.
             step.tasks.iter().for_each(|&task| unsafe { tasks.run_task(&call, step.phase, task) });
+            drop(forget);
             tasks.outcome(&call, step.phase).map_err(|trap| Failure::Trap(step.launch, trap))?;
         }
         Ok(())
     }
 
     fn run(&self, pool: &Pool, launches: &[PreparedLaunch], stop: Stop<'_>) -> Result<(), Failure> {
-        if self.is_alone {
+        if self.in_order {
             return self.run_in_order(pool, launches, stop);
         }
-        stop.check().map_err(Failure::Stopped)?;
         let run = Run {
             graph: self,
             pool,
@@ -205,7 +204,12 @@ impl Graph {
             end: Mutex::default(),
         };
         self.scheduler.begin();
-        pool.run(pool.threads(), &|_| self.scheduler.work(&run));
+        // While another caller uses the pool, this thread goes on alone.
+        while !pool.try_run(pool.threads(), &|_, _| self.scheduler.work(&run)) {
+            if !self.scheduler.work_alone(&run) {
+                break;
+            }
+        }
         match run.end.into_inner().unwrap_or_else(PoisonError::into_inner) {
             None => Ok(()),
             Some((_, End::Failure(failure))) => Err(failure),
@@ -214,7 +218,7 @@ impl Graph {
     }
 }
 
-/// The end of a run that is not that of its last task.
+/// The reason why a run ended early.
 enum End {
     Failure(Failure),
     Panic(Box<dyn Any + Send>),
@@ -226,7 +230,7 @@ struct Run<'a> {
     pool: &'a Pool,
     launches: &'a [PreparedLaunch],
     stop: Stop<'a>,
-    /// Last step whose tasks run. The steps before one that failed still do, because one of them may fail,
+    /// First step that failed. Those after it are skipped; earlier ones still run, because they may fail,
     /// too.
     last: AtomicUsize,
     /// First step that failed.
@@ -242,23 +246,26 @@ impl Run<'_> {
         }
     }
 
-    /// Calls `run` with the tasks of a step and its addresses, unless an earlier step has failed.
-    fn with(&self, step: usize, run: impl FnOnce(&Step, &dyn Tasks, &Call<'_>)) {
-        if step > self.last.load(SeqCst) {
-            return;
-        }
+    /// Calls `run` with the tasks of a step and its addresses. A panic fails the step.
+    fn on_step<R>(&self, step: usize, run: impl FnOnce(&Step, &dyn Tasks, &Call<'_>) -> R) -> Option<R> {
         let of = &self.graph.steps[step];
         let launch = &self.launches[of.launch];
-        let tasks = launch.tasks();
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(of, tasks, &launch.call(self.pool)))) {
-            self.fail(step, End::Panic(panic));
-        }
+        let run = || run(of, launch.tasks(), &launch.call(self.pool));
+        catch_unwind(AssertUnwindSafe(run)).map_err(|panic| self.fail(step, End::Panic(panic))).ok()
     }
 }
 
 impl Work for Run<'_> {
     fn run(&self, step: usize, task: usize) {
-        self.with(step, |of, tasks, call| {
+        if step > self.last.load(SeqCst) {
+            return;
+        }
+        if task == 0
+            && let Err(error) = self.stop.check()
+        {
+            return self.fail(step, End::Failure(Failure::Stopped(error)));
+        }
+        self.on_step(step, |of, tasks, call| {
             // A step without tasks has one for the scheduler.
             if let Some(&task) = of.tasks.get(task) {
                 // SAFETY: the caller of `Flow::run` guarantees the addresses. The scheduler runs each task
@@ -269,14 +276,35 @@ impl Work for Run<'_> {
     }
 
     fn end(&self, step: usize) {
-        self.with(step, |of, tasks, call| {
-            if let Err(trap) = tasks.outcome(call, of.phase) {
-                self.fail(step, End::Failure(Failure::Trap(of.launch, trap)));
-            } else if let Err(error) = self.stop.check() {
-                self.fail(step, End::Failure(Failure::Stopped(error)));
-            }
+        // Asks for the outcome even if an earlier step failed: tasks that ran before may have recorded a
+        // fault, which the next run must not find.
+        let outcome = self.on_step(step, |of, tasks, call| {
+            let outcome = tasks.outcome(call, of.phase);
+            outcome.map_err(|trap| Failure::Trap(of.launch, trap))
         });
+        if let (Some(Err(failure)), true) = (outcome, step <= self.last.load(SeqCst)) {
+            self.fail(step, End::Failure(failure));
+        }
     }
+}
+
+/// Returns `true` if each of `count` tasks is in exactly one panel.
+fn are_all(panels: &[Panel], count: usize) -> bool {
+    let mut tasks: Vec<usize> = panels.iter().flat_map(|panel| panel.tasks.iter().copied()).collect();
+    tasks.sort_unstable();
+    tasks.into_iter().eq(0..count)
+}
+
+/// Returns the approximate time of a launch on one core in nanoseconds. A user's op, whose cost is unknown,
+/// is taken to be long.
+fn nanoseconds(plan: &Plan, launch: usize) -> usize {
+    let launch = &plan.launches[launch];
+    if matches!(launch.kernel, Kernel::Op(OpKind::Custom(_))) {
+        return LONG;
+    }
+    let cost = cost(plan, launch);
+    // 160 GFLOP/s and 48 GB/s.
+    usize::try_from(cost.flops / 160 + cost.bytes() / 48).unwrap_or(usize::MAX)
 }
 
 /// Index of the workspace among the memories of a plan.
@@ -289,7 +317,7 @@ impl Launches<'_> {
         let start = self.plan.scratch[launch];
         let bytes = |access: &Access| {
             let buffer = &self.plan.buffers[self.plan.buffer_of[&access.buffer]];
-            (buffer.region as usize, buffer.offset..buffer.offset + buffer.bytes)
+            (buffer.region as usize, buffer.offset + access.start()..buffer.offset + access.end())
         };
         let scratch = (WORKSPACE, start..start + workspace);
         Touches {
@@ -300,7 +328,7 @@ impl Launches<'_> {
     }
 
     /// Returns the bytes that a panel of a launch accesses, given those that the whole launch does.
-    fn part(&self, launch: usize, all: &Touches, panel: &Panel) -> Touches {
+    fn panel(&self, launch: usize, all: &Touches, panel: &Panel) -> Touches {
         let Launch { reads, writes, .. } = &self.plan.launches[launch];
         let mut part = Touches { group: Some(launch), ..all.clone() };
         let own = part.reads.iter_mut().zip(reads).zip(&panel.reads);
@@ -308,7 +336,8 @@ impl Launches<'_> {
             own.chain(part.writes.iter_mut().zip(writes).zip(&panel.writes))
         {
             if let Some(elements) = elements {
-                let at = |element: usize| bytes.start + (element * access.dtype.bytes()) as u64;
+                let start = self.plan.buffers[self.plan.buffer_of[&access.buffer]].offset;
+                let at = |element: usize| start + (element * access.dtype.bytes()) as u64;
                 *bytes = at(elements.start)..at(elements.end);
             }
         }

@@ -7,7 +7,7 @@
 //! only what depends on its task. Invariants: a run allocates nothing; threads that find no open node spin
 //! for a moment, then sleep.
 
-use super::sync::{AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, SeqCst, spin};
+use super::sync::{AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, Relaxed, SeqCst, spin};
 
 /// The tasks of a graph's nodes.
 pub(crate) trait Work: Sync {
@@ -89,9 +89,10 @@ impl Scheduler {
     pub(crate) fn begin(&self) {
         self.unfinished.store(self.nodes.len(), SeqCst);
         for (number, node) in self.nodes.iter().enumerate() {
-            node.waits.store(node.before, SeqCst);
-            node.claims.store(0, SeqCst);
-            node.unfinished.store(node.tasks, SeqCst);
+            // Whatever starts the other threads makes these stores visible to them.
+            node.waits.store(node.before, Relaxed);
+            node.claims.store(0, Relaxed);
+            node.unfinished.store(node.tasks, Relaxed);
             if node.before == 0 {
                 self.open(number);
             }
@@ -121,6 +122,14 @@ impl Scheduler {
                 *sleepers -= 1;
             }
         }
+    }
+
+    /// Runs one task, on a run's only thread. Returns `false` if all nodes have ended.
+    pub(crate) fn work_alone(&self, work: &dyn Work) -> bool {
+        let Some((node, task)) = self.claim() else { return false };
+        work.run(node, task);
+        self.end_task(node, work);
+        true
     }
 
     /// Claims a task of the first open node.

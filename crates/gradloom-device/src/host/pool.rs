@@ -1,4 +1,4 @@
-//! A small thread pool that runs the tasks of one kernel at a time.
+//! A small thread pool that runs the tasks of one caller at a time.
 //!
 //! In: a number of tasks and a function of the task's index. Out: the function has been called once for each
 //! index, by the caller and the workers. The assignment of tasks to threads is nondeterministic, so tasks
@@ -16,8 +16,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Time for which a thread spins for work, or for the last task, before it sleeps: longer than the pause
-/// between two kernels of a step, shorter than a scheduler's time slice.
+/// Time for which a thread spins for work, or for the last task, before it sleeps: longer than most pauses in
+/// a step, shorter than a scheduler's time slice.
 const SPIN: Duration = Duration::from_micros(20);
 
 /// True if the target can start threads; otherwise the compiler removes the code for them.
@@ -123,6 +123,17 @@ impl Pool {
     /// # Panics
     /// Same as [`Pool::run`].
     pub fn run_with_worker(&self, tasks: usize, task: &(dyn Fn(usize, usize) + Sync)) {
+        if !self.try_run(tasks, task) {
+            (0..tasks).for_each(|index| task(index, 0));
+        }
+    }
+
+    /// Like [`Pool::run_with_worker`], but returns `false` without having run anything if another thread is
+    /// using the pool.
+    ///
+    /// # Panics
+    /// Same as [`Pool::run`].
+    pub fn try_run(&self, tasks: usize, task: &(dyn Fn(usize, usize) + Sync)) -> bool {
         let nested = WORKER.get();
         let claimed = if !CAN_START_THREADS || tasks <= 1 || self.workers.is_empty() || nested.is_some() {
             None
@@ -132,7 +143,7 @@ impl Pool {
                 // A run that panicked poisons the lock, but all of its tasks have ended, so the workers are
                 // free.
                 Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-                Err(std::sync::TryLockError::WouldBlock) => None,
+                Err(std::sync::TryLockError::WouldBlock) => return false,
             }
         };
         if let Some(guard) = claimed {
@@ -145,6 +156,7 @@ impl Pool {
             let worker = nested.unwrap_or(0);
             (0..tasks).for_each(|index| task(index, worker));
         }
+        true
     }
 
     fn run_on_all(&self, tasks: usize, task: &Task<'_>) -> Option<Box<dyn Any + Send>> {
@@ -187,7 +199,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Polls `done` for about as long as the pause between two kernels of a step; returns `true` once it holds.
+/// Polls `done` for 20 microseconds; returns `true` once it holds.
 pub fn spin_until(done: impl Fn() -> bool) -> bool {
     let start = Instant::now();
     loop {
