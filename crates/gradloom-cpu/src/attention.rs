@@ -18,7 +18,7 @@ mod softmax;
 #[cfg(test)]
 mod tests;
 
-use super::kernel::{LONG, Tasks};
+use super::kernel::Tasks;
 use super::simd::dispatch;
 use super::{Call, InstructionSet, Prepared, Trap};
 use gradloom_core::ir::AttentionSpec;
@@ -66,10 +66,6 @@ impl Attention {
 impl Tasks for Attention {
     fn count(&self, phase: usize) -> usize {
         if phase == self.operands.checks() { self.pairs() * self.operands.shape.forward_chunks() } else { 0 }
-    }
-
-    fn cost(&self, _: usize) -> usize {
-        LONG
     }
 
     unsafe fn run_task(&self, call: &Call<'_>, _: usize, index: usize) {
@@ -123,10 +119,6 @@ impl Tasks for AttentionGrad {
         } else {
             0
         }
-    }
-
-    fn cost(&self, _: usize) -> usize {
-        LONG
     }
 
     unsafe fn run_task(&self, call: &Call<'_>, _: usize, index: usize) {

@@ -95,8 +95,6 @@ impl Drop for ForgetOnPanic<'_> {
 /// Approximate cost of a task of [`GRAIN`](super::work::GRAIN) elements that are copied, in nanoseconds on
 /// one core.
 const GRAIN_COST: usize = 10_000;
-/// Cost of a task that is not worth joining with others, in nanoseconds on one core.
-pub(super) const LONG: usize = 100_000;
 
 /// Addresses for one run of a [`Prepared`] kernel.
 ///

@@ -1,9 +1,10 @@
 //! Tests runs that end early: where they stop, what they leave behind, and that they can be repeated.
 
 mod common;
+#[path = "common/hook.rs"]
+mod hook;
 
 use common::devices;
-use gradloom::custom::{Builder, CustomOp, HostTensor, Slice, SliceMut, Type, TypeError, ValueId};
 use gradloom::prelude::*;
 use gradloom::{CancelToken, ErrorKind};
 use std::sync::Arc;
@@ -11,50 +12,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-/// Op that returns its operand, and calls a function in the middle of the step.
-struct Hook(&'static str, Box<dyn Fn() + Send + Sync>);
-
-impl std::fmt::Debug for Hook {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-type Message<T> = std::result::Result<T, String>;
-
-impl CustomOp for Hook {
-    fn name(&self) -> &str {
-        self.0
-    }
-
-    fn infer(&self, operands: &[Type]) -> std::result::Result<Vec<Type>, TypeError> {
-        Ok(operands.to_vec())
-    }
-
-    fn gradient(
-        &self,
-        _: &mut Builder<'_>,
-        _: &[ValueId],
-        _: &[ValueId],
-        g: &[Option<ValueId>],
-    ) -> Option<Vec<Option<ValueId>>> {
-        Some(g.to_vec())
-    }
-
-    fn reference(&self, x: &[HostTensor]) -> Message<Vec<HostTensor>> {
-        Ok(x.to_vec())
-    }
-
-    fn run_on_host(&self, x: &[Slice<'_>], y: &mut [SliceMut<'_>]) -> Message<()> {
-        let ([Slice::F32(x)], [SliceMut::F32(y)]) = (x, y) else { return Err("f32 is expected".into()) };
-        y.copy_from_slice(x);
-        (self.1)();
-        Ok(())
-    }
-}
-
+/// Returns `x` from an op that calls `f`.
 fn hook(name: &'static str, x: Tensor, f: impl Fn() + Send + Sync + 'static) -> Tensor {
-    Tensor::custom(Hook(name, Box::new(f)), [x])[0]
+    hook::hook(name, x, move || {
+        f();
+        Ok(())
+    })
 }
 
 /// Compiles a training program with two ops that call the given functions.

@@ -1,59 +1,16 @@
 //! Tests that independent ops of a step run at the same time on the CPU, and that the order in which they do
 //! changes nothing.
 
-use gradloom::custom::{Builder, CustomOp, HostTensor, Slice, SliceMut, Type, TypeError, ValueId};
+#[path = "common/hook.rs"]
+mod hook;
+
 use gradloom::prelude::*;
 use gradloom_cpu::always_waking;
+use hook::{Message, hook};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
-
-type Message<T> = std::result::Result<T, String>;
-
-/// Op that returns its operand, and calls a function before.
-struct Hook(Box<dyn Fn() -> Message<()> + Send + Sync>);
-
-impl std::fmt::Debug for Hook {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("hook")
-    }
-}
-
-impl CustomOp for Hook {
-    fn name(&self) -> &str {
-        "hook"
-    }
-
-    fn infer(&self, operands: &[Type]) -> std::result::Result<Vec<Type>, TypeError> {
-        Ok(operands.to_vec())
-    }
-
-    fn gradient(
-        &self,
-        _: &mut Builder<'_>,
-        _: &[ValueId],
-        _: &[ValueId],
-        g: &[Option<ValueId>],
-    ) -> Option<Vec<Option<ValueId>>> {
-        Some(g.to_vec())
-    }
-
-    fn reference(&self, x: &[HostTensor]) -> Message<Vec<HostTensor>> {
-        Ok(x.to_vec())
-    }
-
-    fn run_on_host(&self, x: &[Slice<'_>], y: &mut [SliceMut<'_>]) -> Message<()> {
-        let ([Slice::F32(x)], [SliceMut::F32(y)]) = (x, y) else { return Err("f32 is expected".into()) };
-        (self.0)()?;
-        y.copy_from_slice(x);
-        Ok(())
-    }
-}
-
-fn hook(x: Tensor, f: impl Fn() -> Message<()> + Send + Sync + 'static) -> Tensor {
-    Tensor::custom(Hook(Box::new(f)), [x])[0]
-}
 
 /// Compiles the sum of two branches, each of which is one op.
 fn branches(
@@ -66,7 +23,7 @@ fn branches(
     session
         .infer([f32("x", [4])], |(), [x]| {
             let (first, second) = hooks.take().expect("traced once");
-            hook(x, first) + hook(x, second)
+            hook("first", x, first) + hook("second", x, second)
         })
         .unwrap()
 }
@@ -164,7 +121,9 @@ fn branched(device: &Device, stalls: bool) -> Train<Net, 2> {
     Trainer::new(Net { first, last: Linear::new(9, 3) })
         .inputs([f32("x", [8, 6]), i32("class", [8])])
         .loss(|net, [x, class]| {
-            let branch = |linear: &Linear| hook(hook(linear.forward(x), stall.clone()).tanh(), stall.clone());
+            let branch = |linear: &Linear| {
+                hook("stall", hook("stall", linear.forward(x), stall.clone()).tanh(), stall.clone())
+            };
             let all: Vec<Tensor> = net.first.iter().map(branch).collect();
             let sum = all.into_iter().reduce(|a, b| a * b).unwrap();
             net.last.forward(sum).cross_entropy(class)

@@ -10,7 +10,7 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
-use super::kernel::{ForgetOnPanic, LONG, PHASES};
+use super::kernel::{ForgetOnPanic, PHASES};
 use super::{Call, Pool, Prepared, Tasks};
 use gradloom_codegen::cpu::{CpuKernel, Panel, panels};
 use gradloom_codegen::edges::{Touches, edges};
@@ -48,6 +48,19 @@ impl PreparedLaunch {
     fn tasks(&self) -> &dyn Tasks {
         self.kernel.tasks().expect("launches without tasks run alone")
     }
+
+    /// Runs all tasks on this thread.
+    fn run_here(&self, pool: &Pool) -> Result<(), super::Trap> {
+        let (call, tasks) = (self.call(pool), self.tasks());
+        for phase in 0..PHASES {
+            let forget = ForgetOnPanic { tasks, call: &call, phase };
+            // SAFETY: the caller of `Flow::run` guarantees the addresses; each task runs once.
+            (0..tasks.count(phase)).for_each(|task| unsafe { tasks.run_task(&call, phase, task) });
+            drop(forget);
+            tasks.outcome(&call, phase)?;
+        }
+        Ok(())
+    }
 }
 
 /// The launches of a plan, their kernels, and these with their addresses.
@@ -65,6 +78,9 @@ pub(super) struct Flow {
 enum Part {
     /// A launch that is not divided into tasks, and runs alone.
     Alone(usize),
+    /// Launches that the caller runs one after the other, because no two tasks can run at the same time, or
+    /// because they take less time than waking a thread.
+    InOrder(Range<usize>),
     Graph(Graph),
 }
 
@@ -72,9 +88,6 @@ enum Part {
 struct Graph {
     steps: Vec<Step>,
     scheduler: Scheduler,
-    /// True if the caller runs the steps in order, because no two tasks can run at the same time, or because
-    /// they take less time than waking a thread.
-    in_order: bool,
 }
 
 /// A phase of a launch, or a part of one.
@@ -100,12 +113,12 @@ impl Flow {
         let (mut parts, mut first) = (Vec::new(), range.start);
         for launch in range.clone() {
             if launches.prepared[launch].kernel.tasks().is_none() {
-                parts.extend(Graph::new(launches, first..launch, worth_waking).map(Part::Graph));
+                parts.extend(Part::new(launches, first..launch, worth_waking));
                 parts.push(Part::Alone(launch));
                 first = launch + 1;
             }
         }
-        parts.extend(Graph::new(launches, first..range.end, worth_waking).map(Part::Graph));
+        parts.extend(Part::new(launches, first..range.end, worth_waking));
         Self { parts }
     }
 
@@ -130,6 +143,12 @@ impl Flow {
                     let done = launches[*launch].kernel.run(&launches[*launch].call(pool));
                     done.map_err(|trap| Failure::Trap(*launch, trap))?;
                 }
+                Part::InOrder(range) => {
+                    for launch in range.clone() {
+                        stop.check().map_err(Failure::Stopped)?;
+                        launches[launch].run_here(pool).map_err(|trap| Failure::Trap(launch, trap))?;
+                    }
+                }
                 Part::Graph(graph) => graph.run(pool, launches, stop)?,
             }
         }
@@ -137,15 +156,26 @@ impl Flow {
     }
 }
 
-impl Graph {
+impl Part {
+    /// Creates the order of launches that are divided into tasks; `None` if there are none.
     fn new(launches: &Launches<'_>, range: Range<usize>, worth_waking: usize) -> Option<Self> {
         if range.is_empty() {
             return None;
         }
-        let (mut steps, mut touches, mut cost) = (Vec::new(), Vec::new(), 0);
+        let costs = range.clone().map(|launch| nanoseconds(launches.plan, launch));
+        if costs.fold(0, usize::saturating_add) < worth_waking {
+            return Some(Self::InOrder(range));
+        }
+        Some(Graph::new(launches, range.clone()).map_or(Self::InOrder(range), Self::Graph))
+    }
+}
+
+impl Graph {
+    /// Creates the graph of some launches; `None` if no two of their tasks can run at the same time.
+    fn new(launches: &Launches<'_>, range: Range<usize>) -> Option<Self> {
+        let (mut steps, mut touches) = (Vec::new(), Vec::new());
         for launch in range {
             let tasks = launches.prepared[launch].tasks();
-            cost = nanoseconds(launches.plan, launch).saturating_add(cost);
             for phase in 0..PHASES {
                 let count = tasks.count(phase);
                 let all = launches.accesses(launch);
@@ -170,31 +200,10 @@ impl Graph {
             |(number, before): (usize, &Vec<usize>)| number == 0 || before.contains(&(number - 1));
         let counts: Vec<usize> = steps.iter().map(|step| step.tasks.len()).collect();
         let is_chain = counts.iter().all(|&count| count <= 1) && edges.iter().enumerate().all(is_in_order);
-        Some(Self {
-            in_order: is_chain || cost < worth_waking,
-            scheduler: Scheduler::new(&counts, &edges),
-            steps,
-        })
-    }
-
-    fn run_in_order(&self, pool: &Pool, launches: &[PreparedLaunch], stop: Stop<'_>) -> Result<(), Failure> {
-        for step in &self.steps {
-            stop.check().map_err(Failure::Stopped)?;
-            let launch = &launches[step.launch];
-            let (call, tasks) = (launch.call(pool), launch.tasks());
-            let forget = ForgetOnPanic { tasks, call: &call, phase: step.phase };
-            // SAFETY: the caller of `Flow::run` guarantees the addresses; each task runs once.
-            step.tasks.iter().for_each(|&task| unsafe { tasks.run_task(&call, step.phase, task) });
-            drop(forget);
-            tasks.outcome(&call, step.phase).map_err(|trap| Failure::Trap(step.launch, trap))?;
-        }
-        Ok(())
+        (!is_chain).then(|| Self { scheduler: Scheduler::new(&counts, &edges), steps })
     }
 
     fn run(&self, pool: &Pool, launches: &[PreparedLaunch], stop: Stop<'_>) -> Result<(), Failure> {
-        if self.in_order {
-            return self.run_in_order(pool, launches, stop);
-        }
         let run = Run {
             graph: self,
             pool,
@@ -295,12 +304,15 @@ fn are_all(panels: &[Panel], count: usize) -> bool {
     tasks.into_iter().eq(0..count)
 }
 
+/// Time of a user's op, whose cost is unknown, in nanoseconds: worth a thread of its own.
+const CUSTOM: usize = 100_000;
+
 /// Returns the approximate time of a launch on one core in nanoseconds. A user's op, whose cost is unknown,
 /// is taken to be long.
 fn nanoseconds(plan: &Plan, launch: usize) -> usize {
     let launch = &plan.launches[launch];
     if matches!(launch.kernel, Kernel::Op(OpKind::Custom(_))) {
-        return LONG;
+        return CUSTOM;
     }
     let cost = cost(plan, launch);
     // 160 GFLOP/s and 48 GB/s.

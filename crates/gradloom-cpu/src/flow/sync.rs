@@ -1,4 +1,5 @@
-//! The primitives of the scheduler. The test `loom` replaces them to try every order of their operations.
+//! The primitives of the scheduler. The test `tests/scheduler.rs` replaces them to try every order of their
+//! operations.
 
 use gradloom_device::host::spin_until;
 pub(super) use std::sync::atomic::{

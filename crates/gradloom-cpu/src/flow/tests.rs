@@ -147,7 +147,6 @@ fn a_fault_of_a_skipped_launch_is_not_found_by_the_next_run() {
     let graph = super::Graph {
         steps: vec![step(0, vec![0]), step(1, vec![0, 1])],
         scheduler: Scheduler::new(&[1, 2], &[vec![], vec![]]),
-        in_order: false,
     };
     let pool = Pool::new(2);
     let failed = graph.run(&pool, &launches, Stop::default());
