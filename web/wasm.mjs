@@ -67,9 +67,8 @@ for (const name of ['ops.ts', 'training.ts']) {
 }
 
 if (!process.argv.includes('--without-cpu')) {
-  // Kernels are for speed: without it, their loops over registers are not even unrolled. The compiler is for the first step's.
-  const levels = { cpu: 3, device: 3, core: 's', codegen: 's', runtime: 's' };
-  const fast = Object.entries(levels).flatMap(([name, level]) => ['--config', `profile.web.package.gradloom-${name}.opt-level=${JSON.stringify(level)}`]);
+  // The crates with kernels: optimized for size, their loops over registers are not even unrolled.
+  const fast = ['cpu', 'device'].flatMap((name) => ['--config', `profile.web.package.gradloom-${name}.opt-level=3`]);
   // Its programs' loops become functions in its table.
   const table = ['--export-table', '--growable-table'].flatMap((flag) => ['-C', `link-arg=${flag}`]);
   const [vectors, relaxed] = ['+simd128', '+simd128,+relaxed-simd'].map((features) => ['-C', `target-feature=${features}`]);

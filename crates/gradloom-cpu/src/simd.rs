@@ -32,8 +32,8 @@ use portable::Portable as Baseline;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 use wasm::Wasm as Baseline;
 
-/// Number of lanes of the widest vectors.
-pub(super) const WIDEST: usize = 16;
+/// Number of lanes of the widest vectors that the architecture has.
+pub(super) const WIDEST: usize = if cfg!(target_arch = "x86_64") { 16 } else { 4 };
 
 /// Code that is compiled for an instruction set.
 pub(super) trait Vectorized {

@@ -6,6 +6,7 @@
 //! chunk, and cost as much as one.
 
 use crate::multiversion;
+use crate::simd::WIDEST;
 use gradloom_codegen::cpu::loops::OPERANDS;
 use std::mem::MaybeUninit;
 
@@ -61,9 +62,8 @@ pub(crate) struct ResultRows {
 pub(crate) type MapFn =
     unsafe fn(rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: ResultRows);
 
-/// Number of elements of a chunk: four of the widest vectors, and the smallest number for which compiling a
-/// loop is worthwhile.
-const CHUNK: usize = 64;
+/// Number of elements of a chunk: four of the widest vectors.
+const CHUNK: usize = 4 * WIDEST;
 
 /// A function of one element.
 ///

@@ -7,6 +7,7 @@ use crate::InstructionSet;
 use crate::elementwise::Operand;
 use crate::multiversion;
 use crate::reduce::combine::{Reducer, row_body, with_reducer};
+use crate::simd::WIDEST;
 use gradloom_core::ir::{DType, ReduceOp};
 
 /// Combines the elements of a tile of `rows x columns` with running results.
@@ -48,8 +49,8 @@ unsafe fn rows_body<F: Reducer>(rows: usize, columns: usize, operand: &Operand, 
     }
 }
 
-/// Number of columns combined in registers.
-const CHUNK: usize = 64;
+/// Number of columns combined in registers: four of the widest vectors.
+const CHUNK: usize = 4 * WIDEST;
 
 /// # Safety
 /// Same as [`ReduceFn`].
