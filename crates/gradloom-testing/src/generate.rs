@@ -396,6 +396,7 @@ impl Generator {
         let q = self.try_add(OpKind::Reshape { shape: lead[lead.len() - 4..].to_vec().into() }, &[x])?[0];
         let spec = AttentionSpec {
             causal: self.random.below(2) == 0,
+            window: [None, Some(2), Some(3)][self.random.below(3)],
             scale: 0.5,
             query_offset: false,
             key_length: false,

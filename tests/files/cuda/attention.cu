@@ -45,11 +45,11 @@ extern "C" __global__ void __launch_bounds__(64) k_attention(const float* b0, co
     unsigned v22 = min(v7, 5u);
     wait_for_others();
     if ((divide(v11, 2u) < 1u)) {
-        unsigned v43 = ((v20 * 24u) + (v22 * 4u));
-        float v47 = b0[v43];
-        float v52 = b0[(v43 + 1u)];
-        float v57 = b0[(v43 + 2u)];
-        float v62 = b0[(v43 + 3u)];
+        unsigned v44 = ((v20 * 24u) + (v22 * 4u));
+        float v48 = b0[v44];
+        float v53 = b0[(v44 + 1u)];
+        float v58 = b0[(v44 + 2u)];
+        float v63 = b0[(v44 + 3u)];
         float x0 = (0.0f);
         float x1 = (0.0f);
         float x2 = (0.0f);
@@ -57,43 +57,43 @@ extern "C" __global__ void __launch_bounds__(64) k_attention(const float* b0, co
         float x4 = (-3e38f);
         float x5 = (0.0f);
         for (unsigned i0 = 0u; i0 < min((remainder_of(v5, 6u) + 1u), 6u); i0 += 1u) {
-            unsigned v77 = (i0 * 4u);
-            unsigned v80 = (i0 * 4u);
+            unsigned v78 = (i0 * 4u);
+            unsigned v81 = (i0 * 4u);
             float x6 = (0.0f);
-            float v85 = b1[v77];
-            x6 = (x6 + (v47 * v85));
-            float v93 = b1[(v77 + 1u)];
-            x6 = (x6 + (v52 * v93));
-            float v101 = b1[(v77 + 2u)];
-            x6 = (x6 + (v57 * v101));
-            float v109 = b1[(v77 + 3u)];
-            x6 = (x6 + (v62 * v109));
-            float v115 = (x6 * (0.25f));
-            float v116 = x4;
-            float v117 = fmaxf(v116, v115);
-            float v119 = expf((v116 - v117));
-            x4 = v117;
-            float v121 = expf((v115 - v117));
-            x5 = ((x5 * v119) + v121);
-            float v127 = b2[v80];
-            x0 = ((x0 * v119) + (v121 * v127));
-            float v136 = b2[(v80 + 1u)];
-            x1 = ((x1 * v119) + (v121 * v136));
-            float v145 = b2[(v80 + 2u)];
-            x2 = ((x2 * v119) + (v121 * v145));
-            float v154 = b2[(v80 + 3u)];
-            x3 = ((x3 * v119) + (v121 * v154));
+            float v86 = b1[v78];
+            x6 = (x6 + (v48 * v86));
+            float v94 = b1[(v78 + 1u)];
+            x6 = (x6 + (v53 * v94));
+            float v102 = b1[(v78 + 2u)];
+            x6 = (x6 + (v58 * v102));
+            float v110 = b1[(v78 + 3u)];
+            x6 = (x6 + (v63 * v110));
+            float v116 = (x6 * (0.25f));
+            float v117 = x4;
+            float v118 = fmaxf(v117, v116);
+            float v120 = expf((v117 - v118));
+            x4 = v118;
+            float v122 = expf((v116 - v118));
+            x5 = ((x5 * v120) + v122);
+            float v128 = b2[v81];
+            x0 = ((x0 * v120) + (v122 * v128));
+            float v137 = b2[(v81 + 1u)];
+            x1 = ((x1 * v120) + (v122 * v137));
+            float v146 = b2[(v81 + 2u)];
+            x2 = ((x2 * v120) + (v122 * v146));
+            float v155 = b2[(v81 + 3u)];
+            x3 = ((x3 * v120) + (v122 * v155));
         }
         if ((v7 < 6u)) {
-            bool v162 = (0u < min((v22 + 1u), 6u));
-            float v163 = x5;
-            float v167 = (v162 ? ((1.0f) / v163) : (0.0f));
-            unsigned v173 = ((v20 * 24u) + (v7 * 4u));
-            b3[v173] = (x0 * v167);
-            b3[(v173 + 1u)] = (x1 * v167);
-            b3[(v173 + 2u)] = (x2 * v167);
-            b3[(v173 + 3u)] = (x3 * v167);
-            b4[((v20 * 6u) + v7)] = (v162 ? (x4 + logf(v163)) : __int_as_float(0xff800000));
+            bool v164 = (0u < min((v22 + 1u), 6u));
+            float v165 = x5;
+            float v169 = (v164 ? ((1.0f) / v165) : (0.0f));
+            unsigned v175 = ((v20 * 24u) + (v7 * 4u));
+            b3[v175] = (x0 * v169);
+            b3[(v175 + 1u)] = (x1 * v169);
+            b3[(v175 + 2u)] = (x2 * v169);
+            b3[(v175 + 3u)] = (x3 * v169);
+            b4[((v20 * 6u) + v7)] = (v164 ? (x4 + logf(v165)) : __int_as_float(0xff800000));
         }
     }
 }

@@ -35,11 +35,11 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     let v20 = (v11 % 2u);
     let v22 = min(v7, 5u);
     if (((v11 / 2u) < 1u)) {
-        let v43 = ((v20 * 24u) + (v22 * 4u));
-        let v47 = b0[v43];
-        let v52 = b0[(v43 + 1u)];
-        let v57 = b0[(v43 + 2u)];
-        let v62 = b0[(v43 + 3u)];
+        let v44 = ((v20 * 24u) + (v22 * 4u));
+        let v48 = b0[v44];
+        let v53 = b0[(v44 + 1u)];
+        let v58 = b0[(v44 + 2u)];
+        let v63 = b0[(v44 + 3u)];
         var x0 = 0.0f;
         var x1 = 0.0f;
         var x2 = 0.0f;
@@ -47,43 +47,43 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         var x4 = (-3e38f);
         var x5 = 0.0f;
         for (var i0 = 0u; i0 < min(((v5 % 6u) + 1u), 6u); i0 += 1u) {
-            let v77 = (i0 * 4u);
-            let v80 = (i0 * 4u);
+            let v78 = (i0 * 4u);
+            let v81 = (i0 * 4u);
             var x6 = 0.0f;
-            let v85 = b1[v77];
-            x6 = (x6 + (v47 * v85));
-            let v93 = b1[(v77 + 1u)];
-            x6 = (x6 + (v52 * v93));
-            let v101 = b1[(v77 + 2u)];
-            x6 = (x6 + (v57 * v101));
-            let v109 = b1[(v77 + 3u)];
-            x6 = (x6 + (v62 * v109));
-            let v115 = (x6 * 0.25f);
-            let v116 = x4;
-            let v117 = max(v116, v115);
-            let v119 = exp_or_nan((v116 - v117));
-            x4 = v117;
-            let v121 = exp_or_nan((v115 - v117));
-            x5 = ((x5 * v119) + v121);
-            let v127 = b2[v80];
-            x0 = ((x0 * v119) + (v121 * v127));
-            let v136 = b2[(v80 + 1u)];
-            x1 = ((x1 * v119) + (v121 * v136));
-            let v145 = b2[(v80 + 2u)];
-            x2 = ((x2 * v119) + (v121 * v145));
-            let v154 = b2[(v80 + 3u)];
-            x3 = ((x3 * v119) + (v121 * v154));
+            let v86 = b1[v78];
+            x6 = (x6 + (v48 * v86));
+            let v94 = b1[(v78 + 1u)];
+            x6 = (x6 + (v53 * v94));
+            let v102 = b1[(v78 + 2u)];
+            x6 = (x6 + (v58 * v102));
+            let v110 = b1[(v78 + 3u)];
+            x6 = (x6 + (v63 * v110));
+            let v116 = (x6 * 0.25f);
+            let v117 = x4;
+            let v118 = max(v117, v116);
+            let v120 = exp_or_nan((v117 - v118));
+            x4 = v118;
+            let v122 = exp_or_nan((v116 - v118));
+            x5 = ((x5 * v120) + v122);
+            let v128 = b2[v81];
+            x0 = ((x0 * v120) + (v122 * v128));
+            let v137 = b2[(v81 + 1u)];
+            x1 = ((x1 * v120) + (v122 * v137));
+            let v146 = b2[(v81 + 2u)];
+            x2 = ((x2 * v120) + (v122 * v146));
+            let v155 = b2[(v81 + 3u)];
+            x3 = ((x3 * v120) + (v122 * v155));
         }
         if ((v7 < 6u)) {
-            let v162 = (0u < min((v22 + 1u), 6u));
-            let v163 = x5;
-            let v167 = select(0.0f, (1.0f / v163), v162);
-            let v173 = ((v20 * 24u) + (v7 * 4u));
-            b3[v173] = (x0 * v167);
-            b3[(v173 + 1u)] = (x1 * v167);
-            b3[(v173 + 2u)] = (x2 * v167);
-            b3[(v173 + 3u)] = (x3 * v167);
-            b4[((v20 * 6u) + v7)] = select(from_bits(0xff800000u), (x4 + log(v163)), v162);
+            let v164 = (0u < min((v22 + 1u), 6u));
+            let v165 = x5;
+            let v169 = select(0.0f, (1.0f / v165), v164);
+            let v175 = ((v20 * 24u) + (v7 * 4u));
+            b3[v175] = (x0 * v169);
+            b3[(v175 + 1u)] = (x1 * v169);
+            b3[(v175 + 2u)] = (x2 * v169);
+            b3[(v175 + 3u)] = (x3 * v169);
+            b4[((v20 * 6u) + v7)] = select(from_bits(0xff800000u), (x4 + log(v165)), v164);
         }
     }
 }

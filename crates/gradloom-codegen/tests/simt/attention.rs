@@ -292,6 +292,48 @@ fn every_mask_in_every_way() {
 }
 
 #[test]
+fn windows_in_every_way() {
+    let ways = [block(2, 4, 2, 2), block(3, 2, 1, 3), own(1, GPU), own(1, CPU), own(2, CPU)];
+    for window in ["0", "1", "3", "10", "268435456"] {
+        for masks in ["", ", causal"] {
+            let flags = |more: &str| format!("{masks}, window={window}{more}");
+            agree_by(&ways, [1, 2, 1, 13, 11, 3, 5], &flags(""), [0, 0]);
+            for bounds in [[3, 9], [-6, 9], [30, 11], [i32::MIN, 9], [i32::MAX, 9]] {
+                agree_by(&ways, [1, 2, 2, 13, 11, 4, 4], &flags(", query_offset, key_length"), bounds);
+            }
+        }
+    }
+    // With this many rows, all rows of a workgroup have the same head.
+    agree_by(&ways, [1, 1, 1, 140, 70, 4, 4], ", causal, window=5", [0, 0]);
+    agree_by(&ways, [1, 1, 1, 70, 140, 4, 4], ", window=5", [0, 0]);
+}
+
+#[test]
+fn windows_by_matrices() {
+    let ways = [
+        matrices(32, DType::F16),
+        matrices(16, DType::BF16),
+        warpgroups(1, DType::F16),
+        warpgroups(2, DType::BF16),
+    ];
+    for (window, extents) in [
+        (1, [1, 2, 1, 70, 100, 16, 32]),
+        (50, [1, 1, 1, 200, 200, 32, 16]),
+        (70, [1, 2, 1, 280, 150, 16, 16]),
+    ] {
+        for masks in ["", ", causal"] {
+            agree_by(&ways, extents, &format!("{masks}, window={window}"), [0, 0]);
+        }
+    }
+    for bounds in [[40, 63], [-30, 70], [200, 70], [90, 70]] {
+        agree_by(&ways, [2, 1, 1, 20, 70, 16, 16], ", causal, window=30, query_offset, key_length", bounds);
+        agree_by(&ways, [2, 1, 1, 20, 70, 16, 16], ", window=30, query_offset, key_length", bounds);
+    }
+    // Warpgroups require a positive scale.
+    agree_by(&ways[..2], [1, 1, 1, 70, 70, 16, 16], "scale=-0.5, causal, window=40", [0, 0]);
+}
+
+#[test]
 fn matrices_of_every_mask() {
     for half in [DType::F16, DType::BF16, DType::F32] {
         matrices_of_every_mask_in(half);
@@ -401,9 +443,13 @@ fn lanes_have_keys_together() {
             (", key_length", [0, 3]),
             (", key_length", [0, 0]),
             (", causal, query_offset, key_length", [-1, 5]),
+            (", causal, window=2", [0, 0]),
+            (", causal, window=40, query_offset, key_length", [60, 65]),
+            (", causal, window=3, query_offset, key_length", [60, 5]),
+            (", window=9, query_offset", [20, 0]),
         ] {
             for scattered in [false, true] {
-                let leaves = leaves(bounds[0], bounds[1]);
+                let leaves = leaves(bounds[0], bounds[1].min(extents[4] as i32));
                 for each in [4, 8] {
                     agrees(&text(extents, flags), &leaves, false, lanes(threads, each), scattered);
                 }
@@ -464,9 +510,10 @@ fn warpgroups_follow_tables() {
         {scale=0.25, causal, query_offset, key_length, block_table}";
     let table = [4.0, 0.0, 1.0, 3.0, 2.0, -7.0, 8.0, 5.0, 6.0, 7.0, 0.0, 100.0];
     for (offset, length) in [(80, 150), (0, 70), (-20, 50)] {
+        let lines = lines.replace("causal,", ["causal,", "causal, window=50,"][usize::from(offset > 0)]);
         let leaves = leaves(offset, length).with("table", DType::I32, &[2, 6], &table);
         for how in [warpgroups(1, DType::F16), warpgroups(2, DType::BF16)] {
-            agrees(lines, &leaves, false, how, false);
+            agrees(&lines, &leaves, false, how, false);
         }
     }
 }

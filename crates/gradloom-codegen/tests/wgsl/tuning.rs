@@ -20,6 +20,7 @@ fn limits() -> [Limits; 5] {
 fn problem([batch, heads, key_heads, queries, keys, depth, value_depth]: Extents) -> attention::Problem {
     let spec = AttentionSpec {
         causal: true,
+        window: None,
         scale: 0.25,
         query_offset: false,
         key_length: false,
@@ -134,6 +135,7 @@ fn lines_of_choices_read_back() {
                 let mut problem = problem(extents);
                 problem.spec.query_offset = kernel == Kernel::Forward;
                 problem.spec.scale = 1.0 / 3.0;
+                problem.spec.window = (kernel != Kernel::Keys).then_some(100);
                 for choice in attention::candidates(kernel, &problem, Some(DType::F16), &limits) {
                     let (problem, choice) = (Problem::Attention(kernel, problem), Choice::Attention(choice));
                     let line = to_line(&problem, &choice);
@@ -160,6 +162,8 @@ fn lines_of_choices_read_back() {
         "attention queries causal 0.25 2 4 2 33 70 24 40 : other 1",
         "attention queries causal causal 0.25 2 4 2 33 70 24 40 : own 1",
         "attention queries key_length causal 0.25 2 4 2 33 70 24 40 : own 1",
+        "attention queries causal window 0.25 2 4 2 33 70 24 40 : own 1",
+        "attention queries causal window 268435457 0.25 2 4 2 33 70 24 40 : own 1",
         "attention queries causal NaN 2 4 2 33 70 24 40 : own 1",
         "attention queries causal 0.25 2 4 2 33 70 24 4294967296 : own 1",
         "attention values causal 0.25 2 4 2 33 70 24 40 : own 1",

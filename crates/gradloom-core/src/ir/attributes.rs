@@ -11,6 +11,12 @@ pub(super) trait Attributes {
     /// Visits a flag, whose name appears in the text only if the flag is set.
     fn flag(&mut self, name: &str, value: &mut bool) -> Result<(), Self::Error>;
     fn integer<T: FromStr + Display>(&mut self, name: &str, value: &mut T) -> Result<(), Self::Error>;
+    /// Visits a number that is omitted when `None`.
+    fn optional_integer<T: FromStr + Display>(
+        &mut self,
+        name: &str,
+        value: &mut Option<T>,
+    ) -> Result<(), Self::Error>;
     fn format(&mut self, name: &str, value: &mut BlockFormat) -> Result<(), Self::Error>;
     /// Visits a number that is an element of the result's dtype.
     fn number(&mut self, name: &str, value: &mut Number) -> Result<(), Self::Error>;

@@ -62,9 +62,10 @@ pub(crate) fn product(factors: impl IntoIterator<Item = usize>) -> u64 {
 /// `query_offset` and `key_length` (each a scalar i32 or one i32 per sequence, `[batch]`) and `block_table`
 /// (i32 `[batch, blocks]`).
 ///
-/// Query i is at position `query_offset + i`; without the operand, the offset is 0. Key j is visible if
-/// `j < key_length` (if present) and, with causal masking, `j <= query_offset + i`. If no key is visible, the
-/// output is 0 and the log-sum-exp is `-inf`.
+/// Query i is at position `p = query_offset + i`; without the operand, the offset is 0. Key j is visible if
+/// `j < key_length` (if present) and, with causal masking, `j <= p`. With a window of w positions, it is
+/// visible only if, in addition, `p - w < j < p + w`. If no key is visible, the output is 0 and the
+/// log-sum-exp is `-inf`.
 ///
 /// With a block table, k and v are pools `[pool_blocks, kv_heads, block_size, depth]` shared by the batch:
 /// key j of sequence b is row `j % block_size` of pool block `block_table[b, j / block_size]`, and the number
@@ -73,6 +74,9 @@ pub(crate) fn product(factors: impl IntoIterator<Item = usize>) -> u64 {
 pub struct AttentionSpec {
     /// True if only keys at or before a query's own position are visible to it.
     pub causal: bool,
+    /// Number of positions of the window before a query's own position, itself included, and likewise after
+    /// it; at most [`AttentionSpec::MAX_WINDOW`]. `None` if keys are visible at any distance.
+    pub window: Option<u32>,
     /// Factor applied to the scores, usually `1 / sqrt(depth)`.
     pub scale: f64,
     /// True if there is a `query_offset` operand.
@@ -86,11 +90,15 @@ pub struct AttentionSpec {
 impl Eq for AttentionSpec {}
 impl std::hash::Hash for AttentionSpec {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        (self.causal, self.scale.to_bits(), self.query_offset, self.key_length, self.block_table).hash(state);
+        let Self { causal, window, scale, query_offset, key_length, block_table } = *self;
+        (causal, window, scale.to_bits(), query_offset, key_length, block_table).hash(state);
     }
 }
 
 impl AttentionSpec {
+    /// Maximum extent of a window, below which sums of positions do not overflow an i32.
+    pub const MAX_WINDOW: u32 = 1 << 28;
+
     /// Returns the number of operands after q, k and v.
     pub fn extra_operands(&self) -> usize {
         usize::from(self.query_offset) + usize::from(self.key_length) + usize::from(self.block_table)
@@ -129,10 +137,13 @@ impl AttentionSpec {
             _ => 1,
         };
         let (queries, keys) = (shapes[0][2] as u64, product([shapes[1][2], table]));
-        // With a `query_offset`, the queries' positions are known only at run time, so all pairs are counted.
+        let window = self.window.map_or(u64::MAX, u64::from);
+        let reach = if self.causal { window } else { window.saturating_mul(2).saturating_sub(1) };
         let seen = match self.causal && !self.query_offset {
-            true => causal_pairs(queries, keys),
-            false => queries.saturating_mul(keys),
+            // A query does not see the keys that are visible to the query `window` positions before it.
+            true => causal_pairs(queries, keys) - causal_pairs(queries.saturating_sub(window), keys),
+            // With a `query_offset`, the queries' positions are known only at run time.
+            false => queries.saturating_mul(keys.min(reach)),
         };
         let rows = product([shapes[0][0], shapes[0][1]]);
         ([shapes[1][3] as u64, shapes[2][3] as u64], rows.saturating_mul(seen))

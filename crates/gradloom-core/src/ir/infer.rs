@@ -512,6 +512,10 @@ fn attention(spec: &AttentionSpec, t: &[&Type]) -> Result<Vec<Type>> {
     if [q, k, v].iter().any(|ty| ty.dtype != DType::F32 || ty.shape.rank() != 4) {
         return wrong(of(), "all three are f32, [batch, heads, length, depth]");
     }
+    if let Some(window) = spec.window.filter(|window| *window > AttentionSpec::MAX_WINDOW) {
+        let help = format!("a window has at most {} positions", AttentionSpec::MAX_WINDOW);
+        return wrong(format!("attention with a window of {window} positions"), &help);
+    }
     let [offset, length, table] = spec.extra_positions();
     for position in [offset, length].into_iter().flatten() {
         let (ty, batch) = (t[position], q.shape[0]);

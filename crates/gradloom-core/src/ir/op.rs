@@ -352,6 +352,7 @@ impl OpKind {
             OpKind::Attention(spec) | OpKind::AttentionGrad(spec) => {
                 a.float("scale", &mut spec.scale)?;
                 a.flag("causal", &mut spec.causal)?;
+                a.optional_integer("window", &mut spec.window)?;
                 a.flag("query_offset", &mut spec.query_offset)?;
                 a.flag("key_length", &mut spec.key_length)?;
                 a.flag("block_table", &mut spec.block_table)

@@ -98,7 +98,11 @@ impl<'a> Keys<'a> {
     /// Returns the keys visible to query `i`, with their scaled scores. `query` is the query's row in q.
     fn seen(&self, sequence: usize, head: usize, i: usize, query: usize) -> Vec<Key> {
         let position = self.offsets[sequence] + i as i64;
-        let visible = (0..self.lengths[sequence]).filter(|&j| !self.spec.causal || j as i64 <= position);
+        let window = self.spec.window.map_or(i64::MAX, i64::from);
+        let visible = (0..self.lengths[sequence]).filter(|&j| {
+            let distance = position - j as i64;
+            (!self.spec.causal || distance >= 0) && distance.abs() < window
+        });
         visible
             .map(|j| {
                 let row = self.row(sequence, head, j);

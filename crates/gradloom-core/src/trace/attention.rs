@@ -10,6 +10,7 @@ use crate::ir::{AttentionSpec, DType, OpKind, Shape};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AttentionOptions {
     causal: bool,
+    window: Option<usize>,
     scale: Option<f64>,
     query_offset: Option<Tensor>,
     key_length: Option<Tensor>,
@@ -56,15 +57,16 @@ impl AttentionOptions {
     }
 
     /// Restricts each query to keys fewer than `positions` positions before it (and, unless causal, after
-    /// it). Like `mask`, `bias` and, in training, `dropout`, this option materializes the matrix of scores.
+    /// it). Blocks of keys that are outside of the window of every query of a block are skipped.
     pub fn window(mut self, positions: usize) -> Self {
-        self.scores.window = Some(positions);
+        self.window = Some(positions);
         self
     }
 
     /// Lets a query attend to a key only where the mask is true. The mask is bool,
     /// `[batch, heads, queries, keys]` or a shape that broadcasts to it. Keys that no query attends to, and
-    /// queries that attend to no key, may hold any values, even NaN.
+    /// queries that attend to no key, may hold any values, even NaN. Like `bias` and, in training, `dropout`,
+    /// this option materializes the matrix of scores.
     pub fn mask(mut self, mask: Tensor) -> Self {
         self.scores.mask = Some(mask);
         self
@@ -151,6 +153,11 @@ impl Tensor {
         }
         let spec = AttentionSpec {
             causal: options.causal,
+            // No two positions are farther apart than the largest window.
+            window: options
+                .window
+                .and_then(|window| u32::try_from(window).ok())
+                .filter(|window| *window <= AttentionSpec::MAX_WINDOW),
             scale: options.scale.unwrap_or(1.0 / (shape[3] as f64).sqrt()),
             query_offset: options.query_offset.is_some(),
             key_length: options.key_length.is_some(),
@@ -244,7 +251,6 @@ const LOWEST: f64 = f32::MIN as f64;
 /// Options that require the matrix of scores.
 #[derive(Clone, Copy, Debug, Default)]
 struct Scores {
-    window: Option<usize>,
     mask: Option<Tensor>,
     bias: Option<Tensor>,
     dropout: f64,
@@ -253,7 +259,7 @@ struct Scores {
 impl Scores {
     fn are_kept(&self) -> bool {
         let drops = self.dropout != 0.0 && is_training();
-        self.window.is_some() || self.mask.is_some() || self.bias.is_some() || drops
+        self.mask.is_some() || self.bias.is_some() || drops
     }
 }
 
@@ -262,7 +268,7 @@ impl AttentionOptions {
     /// key is unused.
     fn each_sees_itself(&self, pairs: &[usize; 4]) -> bool {
         let hidden = [self.query_offset, self.key_length, self.scores.mask, self.scores.bias];
-        pairs[2] == pairs[3] && self.scores.window != Some(0) && hidden.iter().all(Option::is_none)
+        pairs[2] == pairs[3] && self.window != Some(0) && hidden.iter().all(Option::is_none)
     }
 
     /// Returns a mask of the keys to which each query attends, which broadcasts to the scores; `None` if each
@@ -277,7 +283,7 @@ impl AttentionOptions {
             None => position(0),
         };
         // Limit the window to i32, the dtype of the positions: no two positions are farther apart.
-        let window = self.scores.window.map(|window| window.min(i32::MAX as usize) as f64);
+        let window = self.window.map(|window| window.min(i32::MAX as usize) as f64);
         let conditions = [
             self.causal.then(|| key.le(query)),
             window.map(|window| (query - key).lt(window)),

@@ -347,7 +347,7 @@ fn keys_that_no_query_sees_and_queries_that_see_none() {
     let query = |at: usize| position(0, &inputs[0], at);
     let attend = |x: &[Tensor], options: AttentionOptions| x[0].attention(x[1], x[2], options);
     let mut cases = Vec::new();
-    // Check attention as a single op, and with a window, which requires the matrix of scores.
+    // Check attention without and with a window that hides nothing.
     let lengths = ints(&[2], &[3.0, 3.0]);
     for window in [None, Some(100)] {
         let with = move |mut options: AttentionOptions| {

@@ -177,8 +177,14 @@ fn attention(spec: AttentionSpec) -> (Graph, Vec<ValueId>, Vec<ValueId>) {
     (graph, operands, results)
 }
 
-const PLAIN: AttentionSpec =
-    AttentionSpec { causal: true, scale: 0.5, query_offset: false, key_length: false, block_table: false };
+const PLAIN: AttentionSpec = AttentionSpec {
+    causal: true,
+    window: None,
+    scale: 0.5,
+    query_offset: false,
+    key_length: false,
+    block_table: false,
+};
 
 #[test]
 fn what_attention_cannot_differentiate_is_refused_by_name_and_place() {

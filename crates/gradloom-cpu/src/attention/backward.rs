@@ -83,16 +83,16 @@ impl Task<'_> {
                 self.dv(key).write_bytes(0, shape.value_depth);
             }
         }
-        let seen = if shape.queries == 0 { 0 } else { self.mask.visible(shape.queries - 1) };
+        let seen = if shape.queries == 0 { 0 } else { self.mask.end(shape.queries - 1) };
         let (key_block, query_block) = (shape.backward_keys(), shape.backward_queries());
-        for start in (0..seen).step_by(key_block) {
+        for start in (self.mask.start(0)..seen).step_by(key_block) {
             // SAFETY: guaranteed by the caller; keys below `seen` are below the mask's length.
             unsafe {
                 let keys = self.pack_keys(simd, &scratch, start..(start + key_block).min(seen));
                 for head in 0..shape.group() {
                     for start in (0..shape.queries).step_by(query_block) {
                         let end = (start + query_block).min(shape.queries);
-                        if self.mask.visible(end - 1) > keys.range.start {
+                        if !self.mask.within(start..=end - 1, &keys.range).is_empty() {
                             self.block(simd, &scratch, &keys, head, start..end);
                         }
                     }
@@ -139,7 +139,7 @@ impl Task<'_> {
     /// Accumulates the gradients of one block of queries and one block of keys.
     ///
     /// # Safety
-    /// Same as [`Task::run`]; the last query must see a key of the block.
+    /// Same as [`Task::run`].
     #[inline(always)]
     unsafe fn block<S: Simd>(
         &self,
@@ -171,15 +171,22 @@ impl Task<'_> {
             strip = end;
         }
         let row_stride = shape.backward_keys();
-        let seen = self.mask.visible(queries.end - 1).min(keys.range.end) - keys.range.start;
-        let mut key = 0;
+        let Range { start: mut key, end: seen } =
+            self.mask.within(queries.start..=queries.end - 1, &keys.range);
         while key < seen {
             let end = (key + STRIP).min(seen);
             // Skip the queries that see no key of this strip, because they do not contribute to its
             // gradients.
-            let mut first = 0;
-            while self.mask.visible(queries.start + first) <= keys.range.start + key {
-                first += 1;
+            let mut viewers = 0..count;
+            while !viewers.is_empty()
+                && self.mask.end(queries.start + viewers.start) <= keys.range.start + key
+            {
+                viewers.start += 1;
+            }
+            while !viewers.is_empty()
+                && self.mask.start(queries.start + viewers.end - 1) >= keys.range.start + end
+            {
+                viewers.end -= 1;
             }
             let transposed =
                 |matrix: *mut f32| Rows { start: matrix.wrapping_add(key), row_stride: 1, step: row_stride };
@@ -194,8 +201,8 @@ impl Task<'_> {
             let dk = target(self.dk(keys.range.start + key), 1, shape.depth);
             // SAFETY: guaranteed by the caller; the rows of dk and dv belong to this task.
             unsafe {
-                multiply(simd, end - key, first..count, transposed(scratch.p), packed_g, dv);
-                multiply(simd, end - key, first..count, transposed(scratch.ds), packed_q, dk);
+                multiply(simd, end - key, viewers.clone(), transposed(scratch.p), packed_g, dv);
+                multiply(simd, end - key, viewers, transposed(scratch.ds), packed_q, dk);
             }
             key = end;
         }
@@ -219,9 +226,8 @@ impl Task<'_> {
         let shape = operands.shape;
         let q_head = self.kv_head * shape.group() + head;
         let row_stride = shape.backward_keys();
-        let in_block =
-            |query| self.mask.visible(query).clamp(keys.range.start, keys.range.end) - keys.range.start;
-        let most = in_block(queries.end - 1);
+        let seen = self.mask.within(queries.start..=queries.end - 1, &keys.range);
+        let most = seen.end;
         let count = queries.len();
         let rows = |view: &View| Rows {
             start: view.row(call, batch, q_head, queries.start),
@@ -258,7 +264,8 @@ impl Task<'_> {
                     mean: *scratch.means.add(query - first),
                 };
                 let (p, ds) = (p.start.add(i * row_stride), ds.start.add(i * row_stride));
-                softmax_gradient(simd, p, ds, in_block(query), width, &constants);
+                let seen = self.mask.within(query..=query, &keys.range);
+                softmax_gradient(simd, p, ds, seen, width, &constants);
             }
         }
         let left = Rows { start: ds.start, row_stride, step: 1 };
@@ -270,7 +277,7 @@ impl Task<'_> {
             accumulate: true,
         };
         // SAFETY: guaranteed by the caller; the rows of dq belong to this task.
-        unsafe { multiply(simd, count, 0..most, left, keys.keys, dq) };
+        unsafe { multiply(simd, count, seen, left, keys.keys, dq) };
     }
 
     /// Computes the dot product of output and cotangent for each query of a block.

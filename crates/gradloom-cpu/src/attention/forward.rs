@@ -53,7 +53,7 @@ impl Task<'_> {
             return;
         }
         let shape = self.operands.shape;
-        let seen = self.mask.visible(self.queries.end - 1);
+        let (begin, seen) = (self.mask.start(self.queries.start), self.mask.end(self.queries.end - 1));
         let sections = shape.forward_sections();
         let mut address = self.call.scratch(0).cast::<f32>();
         address = address.wrapping_add(self.worker * sections.iter().sum::<usize>());
@@ -71,7 +71,7 @@ impl Task<'_> {
         let block = shape.forward_keys();
         let (key_step, value_step) = self.operands.steps();
         let few = rows <= single::MOST_ROWS && key_step == 1 && value_step == 1;
-        for start in (0..seen).step_by(block) {
+        for start in (begin..seen).step_by(block) {
             let keys = start..(start + block).min(seen);
             // SAFETY: guaranteed by the caller; keys below `seen` are below the mask's length.
             unsafe {
@@ -177,11 +177,11 @@ impl Task<'_> {
         let Task { operands, call, batch, .. } = *self;
         let shape = operands.shape;
         let q_head = self.kv_head * shape.group() + head;
-        let in_block = |query| self.mask.visible(query).clamp(keys.start, keys.end) - keys.start;
-        let most = in_block(queries.end - 1);
-        if most == 0 {
+        let seen = self.mask.within(queries.start..=queries.end - 1, keys);
+        if seen.is_empty() {
             return;
         }
+        let most = seen.end;
         let row_stride = shape.forward_keys();
         let width = most.next_multiple_of(S::LANES);
         let q = Rows {
@@ -193,14 +193,15 @@ impl Task<'_> {
             TileTarget { start: scratch.scores, row_stride, columns: most, padded: true, accumulate: false };
         // SAFETY: guaranteed by the caller; the strip's scores have room for whole vectors.
         unsafe { multiply(simd, queries.len(), 0..shape.depth, q, packed_keys, scores) };
-        let first_block = keys.start == 0;
+        let first_block = self.mask.start(queries.start) >= keys.start;
         for (i, query) in queries.clone().enumerate() {
             let row = scratch.scores.wrapping_add(i * row_stride);
             let state_row = head * self.queries.len() + query - self.queries.start;
             // SAFETY: as above.
             unsafe {
                 let mut state = self.state(scratch, state_row);
-                let rescale = online_softmax(simd, row, in_block(query), width, operands.scale, &mut state);
+                let seen = self.mask.within(query..=query, keys);
+                let rescale = online_softmax(simd, row, seen, width, operands.scale, &mut state);
                 if !first_block && rescale != 1.0 {
                     let output = self.output(state_row);
                     (0..shape.value_depth).for_each(|c| *output.add(c) *= rescale);
@@ -217,7 +218,7 @@ impl Task<'_> {
             accumulate: !first_block,
         };
         // SAFETY: this task alone writes its output rows.
-        unsafe { multiply(simd, queries.len(), 0..most, probabilities, packed_values, output) };
+        unsafe { multiply(simd, queries.len(), seen, probabilities, packed_values, output) };
     }
 
     /// Accumulates a block as [`Task::block`] does, but without packing, which would cost more than it saves
@@ -231,13 +232,13 @@ impl Task<'_> {
         let shape = operands.shape;
         for row in 0..shape.group() * self.queries.len() {
             let query = self.queries.start + row % self.queries.len();
-            let count = self.mask.visible(query).clamp(keys.start, keys.end) - keys.start;
-            if count == 0 {
+            let seen = self.mask.within(query..=query, &keys);
+            if seen.is_empty() {
                 continue;
             }
             let q_head = kv_head * shape.group() + row / self.queries.len();
             let q = operands.q.row(call, batch, q_head, query);
-            let seen = keys.start..keys.start + count;
+            let (count, seen) = (seen.len(), keys.start + seen.start..keys.start + seen.end);
             // SAFETY: guaranteed by the caller; a strip of scores is longer than a block of keys.
             unsafe {
                 match operands.forms[0] {
@@ -247,9 +248,11 @@ impl Task<'_> {
                 }
                 let width = count.next_multiple_of(S::LANES);
                 let mut state = self.state(scratch, row);
-                let rescale = online_softmax(simd, scratch.scores, count, width, operands.scale, &mut state);
+                let rescale =
+                    online_softmax(simd, scratch.scores, 0..count, width, operands.scale, &mut state);
                 self.set_state(scratch, row, state);
-                let rescale = if keys.start == 0 { None } else { Some(rescale) };
+                let first_block = self.mask.start(query) >= keys.start;
+                let rescale = if first_block { None } else { Some(rescale) };
                 let (weights, to) = (scratch.scores, self.output(row));
                 match operands.forms[1] {
                     Form::F16 => self.weigh::<S, F16>(simd, weights, &seen, to, rescale),
@@ -326,7 +329,7 @@ impl Task<'_> {
     #[inline(always)]
     unsafe fn finish(&self, scratch: &Scratch, row: usize) {
         let query = self.queries.start + row % self.queries.len();
-        let seen = self.mask.visible(query) > 0;
+        let seen = self.mask.start(query) < self.mask.end(query);
         // SAFETY: guaranteed by the caller.
         unsafe {
             let Online { maximum, sum } = self.state(scratch, row);

@@ -7,6 +7,7 @@ use crate::{Call, Trap};
 use gradloom_codegen::cpu::{AttentionShape, Form};
 use gradloom_core::ir::AttentionSpec;
 use gradloom_core::kernel::{Access, Launch, Layout};
+use std::ops::{Range, RangeInclusive};
 
 /// A read of rank 4, or of rank 3 with one element per row.
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +116,7 @@ pub(super) struct Operands {
     /// Storage forms of keys and values.
     pub(super) forms: [Form; 2],
     causal: bool,
+    window: Option<u32>,
     query_offset: Option<Given>,
     key_length: Option<Given>,
     table: Option<Table>,
@@ -143,6 +145,7 @@ impl Operands {
             v: View::new(2, v),
             forms: [1, 2].map(|read| Form::of(&launch.reads[read])),
             causal: spec.causal,
+            window: spec.window,
             query_offset: given(offset),
             key_length: given(length),
             table: table.map(|read| Table {
@@ -185,7 +188,7 @@ impl Operands {
     pub(super) fn mask(&self, call: &Call<'_>, batch: usize) -> Mask {
         let length = self.key_length.map_or(self.shape.keys, |length| length.of(call, batch) as usize);
         let offset = self.query_offset.map_or(0, |offset| offset.of(call, batch));
-        Mask { causal: self.causal, offset, length }
+        Mask { causal: self.causal, window: self.window.map(i64::from), offset, length }
     }
 
     fn check_table(&self, call: &Call<'_>, table: &Table, batch: usize, length: usize) -> Result<(), Trap> {
@@ -249,21 +252,37 @@ impl Gradient {
     }
 }
 
-/// The keys that each query sees, which are always a prefix of the sequence's keys.
+/// The keys that each query sees: a range whose bounds never decrease from one query to the next.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mask {
     causal: bool,
+    window: Option<i64>,
     offset: i64,
     length: usize,
 }
 
 impl Mask {
-    /// Returns the number of keys that a query sees, which never decreases as `query` increases.
+    /// Returns the first key that a query sees.
     #[inline(always)]
-    pub(super) fn visible(&self, query: usize) -> usize {
-        if !self.causal {
-            return self.length;
-        }
-        (self.offset + query as i64 + 1).clamp(0, self.length as i64) as usize
+    pub(super) fn start(&self, query: usize) -> usize {
+        let Some(window) = self.window else { return 0 };
+        (self.offset + query as i64 + 1 - window).clamp(0, self.length as i64) as usize
+    }
+
+    /// Returns the end of the keys that a query sees, which may be below their start.
+    #[inline(always)]
+    pub(super) fn end(&self, query: usize) -> usize {
+        let ahead = if self.causal { Some(1) } else { self.window };
+        let Some(ahead) = ahead else { return self.length };
+        (self.offset + query as i64 + ahead).clamp(0, self.length as i64) as usize
+    }
+
+    /// Returns the range of keys from the first that `queries` see to the last, within `keys` and relative to
+    /// their start; an empty range at 0 if there are none.
+    #[inline(always)]
+    pub(super) fn within(&self, queries: RangeInclusive<usize>, keys: &Range<usize>) -> Range<usize> {
+        let [start, end] = [self.start(*queries.start()), self.end(*queries.end())]
+            .map(|key| key.clamp(keys.start, keys.end) - keys.start);
+        if start < end { start..end } else { 0..0 }
     }
 }

@@ -5,6 +5,7 @@
 //! Dao, FlashAttention-2 (2023), section 3.1.
 
 use crate::simd::Simd;
+use std::ops::Range;
 
 /// State of one query's online softmax: the largest scaled score so far, and the sum of the exponentials
 /// relative to it.
@@ -19,69 +20,54 @@ impl Online {
     pub(super) const EMPTY: Online = Online { maximum: f32::NEG_INFINITY, sum: 0.0 };
 }
 
-/// Replaces `count` scores by `exp(scale·score - maximum)` and the rest of `width` by 0, and updates the
-/// state. Returns the factor for sums accumulated under the old maximum.
+/// Replaces the scores of the keys that are `seen` by `exp(scale·score - maximum)` and the rest of `width` by
+/// 0, and updates the state. Returns the factor for sums accumulated under the old maximum.
 ///
 /// # Safety
-/// `row` must be valid for reads and writes of `width` elements, a whole number of vectors, of which the
-/// first `count` are scores.
+/// `row` must be valid for reads and writes of `width` elements, a whole number of vectors.
 #[inline(always)]
 pub(super) unsafe fn online_softmax<S: Simd>(
     simd: S,
     row: *mut f32,
-    count: usize,
+    seen: Range<usize>,
     width: usize,
     scale: f32,
     state: &mut Online,
 ) -> f32 {
-    let lanes = S::LANES;
+    let vectors = Vectors::new::<S>(seen);
     let factor = simd.splat(scale);
-    let whole = count / lanes * lanes;
     let lowest = simd.splat(f32::NEG_INFINITY);
     let mut maxima = lowest;
-    for at in (0..whole).step_by(lanes) {
-        // SAFETY: the vector lies within the row's `width` elements.
-        maxima = simd.max(simd.mul(unsafe { simd.load(row.add(at)) }, factor), maxima);
-    }
-    if whole < count {
+    for at in vectors.starts::<S>() {
         // SAFETY: the vector lies within `width`, a whole number of vectors.
-        let scaled = simd.mul(unsafe { simd.load(row.add(whole)) }, factor);
-        maxima = simd.max(simd.first(count - whole, scaled, lowest), maxima);
+        let scaled = simd.mul(unsafe { simd.load(row.add(at)) }, factor);
+        maxima = simd.max(vectors.seen(simd, at, scaled, lowest), maxima);
     }
     let maximum = state.maximum.max(simd.largest(maxima));
     // The product is rounded before the shift is added, as it was for the maximum, so the exponent is never
     // above 0.
     let shift = simd.splat(-maximum);
-    let mut sums = simd.splat(0.0);
-    for at in (0..whole).step_by(lanes) {
+    let zero = simd.splat(0.0);
+    let mut sums = zero;
+    for at in vectors.starts::<S>() {
         // SAFETY: as above.
         unsafe {
             let value = exp(simd, simd.add(simd.mul(simd.load(row.add(at)), factor), shift));
+            let value = vectors.seen(simd, at, value, zero);
             sums = simd.add(sums, value);
             simd.store(row.add(at), value);
         }
     }
-    let mut end = whole;
-    if whole < count {
-        // SAFETY: as above.
-        unsafe {
-            let value = exp(simd, simd.add(simd.mul(simd.load(row.add(whole)), factor), shift));
-            let value = simd.first(count - whole, value, simd.splat(0.0));
-            sums = simd.add(sums, value);
-            simd.store(row.add(whole), value);
-        }
-        end += lanes;
-    }
     // SAFETY: as above.
-    unsafe { clear(simd, row, end, width) };
+    unsafe { vectors.clear_rest(simd, row, width) };
     let rescale = if state.maximum == f32::NEG_INFINITY { 0.0 } else { libm::expf(state.maximum - maximum) };
     *state = Online { maximum, sum: state.sum * rescale + simd.sum(sums) };
     rescale
 }
 
 /// Replaces a row of scores by the probabilities `p = exp(scale·score - log_sum)`, and the row of the
-/// probabilities' cotangents by the cotangents `scale·p·(cotangent - mean)` of the raw scores. Elements from
-/// `count` to `width` become 0.
+/// probabilities' cotangents by the cotangents `scale·p·(cotangent - mean)` of the raw scores. Elements of
+/// `width` that are not `seen` become 0.
 ///
 /// # Safety
 /// `scores` and `cotangents` must be valid for reads and writes of `width` elements, a whole number of
@@ -91,33 +77,29 @@ pub(super) unsafe fn softmax_gradient<S: Simd>(
     simd: S,
     scores: *mut f32,
     cotangents: *mut f32,
-    count: usize,
+    seen: Range<usize>,
     width: usize,
     row: &RowConstants,
 ) {
-    let lanes = S::LANES;
+    let vectors = Vectors::new::<S>(seen);
     let factor = simd.splat(row.scale);
     let shift = simd.splat(-row.log_sum);
     let mean = simd.splat(row.mean);
     let zero = simd.splat(0.0);
-    for at in (0..count).step_by(lanes) {
+    for at in vectors.starts::<S>() {
         // SAFETY: the vector lies within `width`, a whole number of vectors.
         unsafe {
             let (scores, cotangents) = (scores.add(at), cotangents.add(at));
-            let mut p = exp(simd, simd.add(simd.mul(simd.load(scores), factor), shift));
-            let mut d = simd.mul(simd.mul(p, factor), simd.sub(simd.load(cotangents), mean));
-            if at + lanes > count {
-                p = simd.first(count - at, p, zero);
-                d = simd.first(count - at, d, zero);
-            }
-            simd.store(scores, p);
-            simd.store(cotangents, d);
+            let p = exp(simd, simd.add(simd.mul(simd.load(scores), factor), shift));
+            let d = simd.mul(simd.mul(p, factor), simd.sub(simd.load(cotangents), mean));
+            simd.store(scores, vectors.seen(simd, at, p, zero));
+            simd.store(cotangents, vectors.seen(simd, at, d, zero));
         }
     }
     // SAFETY: as above.
     unsafe {
-        clear(simd, scores, count.next_multiple_of(lanes), width);
-        clear(simd, cotangents, count.next_multiple_of(lanes), width);
+        vectors.clear_rest(simd, scores, width);
+        vectors.clear_rest(simd, cotangents, width);
     }
 }
 
@@ -132,15 +114,46 @@ pub(super) struct RowConstants {
     pub(super) mean: f32,
 }
 
-/// Zeroes the elements from `start` to `end`, both multiples of the vector length.
-///
-/// # Safety
-/// `row` must be valid for writes of `end` elements.
-#[inline(always)]
-unsafe fn clear<S: Simd>(simd: S, row: *mut f32, start: usize, end: usize) {
-    for at in (start..end).step_by(S::LANES) {
-        // SAFETY: guaranteed by the caller.
-        unsafe { simd.store(row.add(at), simd.splat(0.0)) };
+/// The vectors of a row that contain keys that a query sees.
+struct Vectors {
+    seen: Range<usize>,
+    /// Start of the first vector.
+    start: usize,
+    /// End of the last vector.
+    end: usize,
+}
+
+impl Vectors {
+    #[inline(always)]
+    fn new<S: Simd>(seen: Range<usize>) -> Self {
+        let start = seen.start / S::LANES * S::LANES;
+        Self { start, end: seen.end.next_multiple_of(S::LANES).max(start), seen }
+    }
+
+    /// Returns the indices of the vectors' first elements.
+    #[inline(always)]
+    fn starts<S: Simd>(&self) -> impl Iterator<Item = usize> + use<S> {
+        (self.start..self.end).step_by(S::LANES)
+    }
+
+    /// Replaces the elements of the vector at index `at` that are not seen by those of `otherwise`.
+    #[inline(always)]
+    fn seen<S: Simd>(&self, simd: S, at: usize, value: S::F32s, otherwise: S::F32s) -> S::F32s {
+        let Range { start, end } = self.seen;
+        let value = if at < start { simd.first(start - at, otherwise, value) } else { value };
+        if end < at + S::LANES { simd.first(end - at, value, otherwise) } else { value }
+    }
+
+    /// Zeroes the elements of `width` that are outside of the vectors.
+    ///
+    /// # Safety
+    /// `row` must be valid for writes of `width` elements, a whole number of vectors.
+    #[inline(always)]
+    unsafe fn clear_rest<S: Simd>(&self, simd: S, row: *mut f32, width: usize) {
+        for at in (0..self.start).step_by(S::LANES).chain((self.end..width).step_by(S::LANES)) {
+            // SAFETY: guaranteed by the caller.
+            unsafe { simd.store(row.add(at), simd.splat(0.0)) };
+        }
     }
 }
 

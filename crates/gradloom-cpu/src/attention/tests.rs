@@ -21,6 +21,16 @@ impl Setup {
         let kv_heads = random.pick(&[1, 2]);
         let spec = AttentionSpec {
             causal: random.below(2) == 0,
+            window: random.pick(&[
+                None,
+                None,
+                Some(0),
+                Some(1),
+                Some(3),
+                Some(10),
+                Some(70),
+                Some(AttentionSpec::MAX_WINDOW),
+            ]),
             scale: 0.3,
             query_offset: random.below(2) == 0,
             key_length: random.below(2) == 0,
@@ -87,7 +97,9 @@ impl Setup {
     }
 
     fn sees(&self, query: usize, key: usize) -> bool {
-        key < self.length && (!self.spec.causal || key as i64 <= i64::from(self.offset) + query as i64)
+        let distance = i64::from(self.offset) + query as i64 - key as i64;
+        let window = self.spec.window.map_or(i64::MAX, i64::from);
+        key < self.length && (!self.spec.causal || distance >= 0) && distance.abs() < window
     }
 
     /// Returns row (batch, head, i) of a `[batch, heads, extent, depth]` tensor in row-major order.
@@ -233,6 +245,7 @@ fn heads_of_one_tensor() {
     };
     let spec = AttentionSpec {
         causal: true,
+        window: None,
         scale: 0.25,
         query_offset: false,
         key_length: false,
@@ -341,6 +354,7 @@ fn lengths_and_blocks_out_of_range_are_traps() {
 fn large_scores_neither_overflow_nor_lose_what_is_not_a_number() {
     let spec = AttentionSpec {
         causal: false,
+        window: None,
         scale: 1.0,
         query_offset: false,
         key_length: false,

@@ -278,16 +278,23 @@ fn dot(r: &mut Random) -> Instance {
     Instance { kind: OpKind::Dot(axes), operands: vec![lhs, rhs] }
 }
 
-const PLAIN_ATTENTION: AttentionSpec =
-    AttentionSpec { causal: false, scale: 0.7, query_offset: false, key_length: false, block_table: false };
+const PLAIN_ATTENTION: AttentionSpec = AttentionSpec {
+    causal: false,
+    window: None,
+    scale: 0.7,
+    query_offset: false,
+    key_length: false,
+    block_table: false,
+};
 
-/// Draws an attention with grouped heads, masks, and queries without visible keys.
+/// Draws an attention with grouped heads, masks, windows, and queries without visible keys.
 fn attention(r: &mut Random) -> Instance {
     let [mut causal, mut query_offset, mut key_length] = [false; 3];
     for flag in [&mut causal, &mut query_offset, &mut key_length] {
         *flag = r.below(2) == 0;
     }
-    let spec = AttentionSpec { causal, query_offset, key_length, ..PLAIN_ATTENTION };
+    let window = (r.below(2) == 0).then(|| r.below(4) as u32);
+    let spec = AttentionSpec { causal, window, query_offset, key_length, ..PLAIN_ATTENTION };
     let (batch, kv_heads, group) = (1 + r.below(2), 1 + r.below(2), 1 + r.below(2));
     let (queries, keys, depth, value_depth) = (r.below(4), r.below(5), 1 + r.below(3), 1 + r.below(3));
     let mut operands = vec![

@@ -219,6 +219,7 @@ impl Maker {
         let bound = self.bounds[&operands[2]];
         let spec = AttentionSpec {
             causal: self.random.below(2) == 0,
+            window: [None, Some(1), Some(2)][self.random.below(3)],
             scale: 0.25,
             query_offset: self.random.below(3) == 0,
             key_length: self.random.below(3) == 0,

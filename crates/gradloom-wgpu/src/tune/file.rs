@@ -134,6 +134,7 @@ mod tests {
         }
         let spec = AttentionSpec {
             causal: true,
+            window: None,
             scale: 0.125,
             query_offset: false,
             key_length: false,

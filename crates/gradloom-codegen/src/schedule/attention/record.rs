@@ -1,7 +1,8 @@
 //! Text format of choices for attention.
 //!
 //! A line consists of `attention`, the kernel (`forward`, `queries`, `keys`), the flags of the op (`causal`,
-//! `query_offset`, `key_length`, `block_table`), the scale of the scores, and the extents
+//! `query_offset`, `key_length`, `block_table`), `window` with its number of positions if there is one, the
+//! scale of the scores, and the extents
 //! `batch heads key-heads queries keys depth value-depth`. The choice follows after a `:`, as `block` with
 //! the tile (rows and columns of a thread, threads along rows and columns), `matrices` with the size of a
 //! subgroup and the columns of a phase, `lanes` with the invocations of a workgroup, or `own` with the rows
@@ -37,6 +38,9 @@ pub fn to_line(kernel: Kernel, problem: &Problem, choice: &Choice) -> String {
     let mut words = vec!["attention".to_string(), name(kernel).into()];
     let scale = spec.scale;
     words.extend(flags(&mut spec).into_iter().filter(|(_, flag)| **flag).map(|(name, _)| name.into()));
+    if let Some(window) = spec.window {
+        words.extend(["window".into(), window.to_string()]);
+    }
     words.push(scale.to_string());
     words.extend([batch, heads, key_heads, queries, keys, depth, value_depth].map(|n| n.to_string()));
     words.push(":".into());
@@ -62,15 +66,13 @@ pub fn from_line(line: &str) -> Option<(Kernel, Problem, Choice)> {
     let mut words = problem.split(' ').peekable();
     let kernel = words.next()?;
     let kernel = Kernel::ALL.into_iter().find(|&other| name(other) == kernel)?;
-    let mut spec = AttentionSpec {
-        causal: false,
-        scale: 0.0,
-        query_offset: false,
-        key_length: false,
-        block_table: false,
-    };
+    let mut spec = AttentionSpec::default();
     for (name, flag) in flags(&mut spec) {
         *flag = words.next_if_eq(&name).is_some();
+    }
+    if words.next_if_eq(&"window").is_some() {
+        let window = words.next()?.parse().ok();
+        spec.window = Some(window.filter(|&window| window <= AttentionSpec::MAX_WINDOW)?);
     }
     spec.scale = words.next()?.parse().ok().filter(|scale: &f64| scale.is_finite())?;
     let [batch, heads, key_heads, queries, keys, depth, value_depth] = numbers(words)?;

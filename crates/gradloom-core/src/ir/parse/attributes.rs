@@ -77,6 +77,12 @@ impl Given {
         }
     }
 
+    fn whole<T: FromStr>(&mut self, name: &str) -> Result<T> {
+        let (text, position) = self.scalar(name)?;
+        let message = || format!("expected a whole number in range for `{name}`, found `{text}`");
+        text.parse().map_err(|_| position.error(message()))
+    }
+
     fn element(&mut self, name: &str, dtype: DType) -> Result<Number> {
         let (text, position) = self.scalar(name)?;
         to_number(&text, dtype).map_err(|message| position.error(message))
@@ -118,9 +124,13 @@ impl Attributes for Given {
     }
 
     fn integer<T: FromStr + Display>(&mut self, name: &str, value: &mut T) -> Result<()> {
-        let (text, position) = self.scalar(name)?;
-        let message = || format!("expected a whole number in range for `{name}`, found `{text}`");
-        *value = text.parse().map_err(|_| position.error(message()))?;
+        *value = self.whole(name)?;
+        Ok(())
+    }
+
+    fn optional_integer<T: FromStr + Display>(&mut self, name: &str, value: &mut Option<T>) -> Result<()> {
+        let is_given = self.entries.iter().any(|(entry, ..)| entry == name);
+        *value = if is_given { Some(self.whole(name)?) } else { None };
         Ok(())
     }
 

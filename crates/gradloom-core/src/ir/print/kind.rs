@@ -62,6 +62,14 @@ impl Attributes for Written {
         self.assign(name, value)
     }
 
+    fn optional_integer<T: FromStr + Display>(
+        &mut self,
+        name: &str,
+        value: &mut Option<T>,
+    ) -> Result<(), Infallible> {
+        if let Some(value) = value { self.integer(name, value) } else { Ok(()) }
+    }
+
     fn format(&mut self, name: &str, value: &mut BlockFormat) -> Result<(), Infallible> {
         self.assign(name, value)
     }

@@ -97,7 +97,7 @@ impl AttentionProblem {
 
     /// Returns `true` if some keys may be invisible to a query.
     pub fn hides_keys(&self) -> bool {
-        self.spec.causal || self.spec.key_length
+        self.spec.causal || self.spec.key_length || self.spec.window.is_some()
     }
 
     /// Returns the number of bytes of one f32 per query: the dot product of its output with its cotangent,

@@ -25,10 +25,12 @@ pub(super) fn operations(graph: &Graph, op: &Op) -> f64 {
             2.0 * results * axes.lhs_contract.iter().map(|&axis| shape[axis] as f64).product::<f64>()
         }
         OpKind::Attention(spec) | OpKind::AttentionGrad(spec) => {
-            // Two products in the forward pass and five in the backward pass, halved by a causal mask.
-            let (q, k) = (elements(op.operands[0]), &graph.ty(op.operands[1]).shape);
-            let products = if matches!(op.kind, OpKind::Attention(_)) { 2.0 } else { 5.0 };
-            2.0 * products * q * k[2] as f64 * if spec.causal { 0.5 } else { 1.0 }
+            let shapes: Vec<_> = op.operands.iter().map(|&operand| &graph.ty(operand).shape).collect();
+            let flops = match op.kind {
+                OpKind::Attention(_) => spec.flops(&shapes),
+                _ => spec.gradient_flops(&shapes),
+            };
+            flops as f64
         }
         OpKind::Scatter { .. } | OpKind::DynamicUpdateSlice => results + elements(op.operands[1]),
         _ => results,

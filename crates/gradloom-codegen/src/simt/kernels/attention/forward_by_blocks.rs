@@ -67,7 +67,7 @@ impl<'k> Attention<'k, '_> {
         let shares_of_sums: Vec<_> = softmax.sum.iter().map(|sum| sum.get()).collect();
         let totals = thread.combine(shares, &shares_of_sums, |a, b| a + b);
         self.each_query(&block, |i, query| {
-            let (total, sees_any) = (totals[i], zero.less(block.limits[i]));
+            let (total, sees_any) = (totals[i], block.ranges[i].is_any());
             k.when(thread.across.equals(zero), || {
                 let value = softmax.maximum[i].get() + total.native_log();
                 let value = sees_any.select(value, k.f32(f32::NEG_INFINITY));

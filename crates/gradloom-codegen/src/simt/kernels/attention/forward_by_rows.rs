@@ -25,22 +25,22 @@ impl<'k> Attention<'k, '_> {
             let is_first = [place.of[1], place.rows[0], place.part].map(|number| number.equals(zero));
             let is_first = is_first.into_iter().reduce(|a, b| a & b).expect("there are three");
             self.check_table(&bounds, place.of[0], is_first, [zero, k.u32(1)]);
-            let (limits, end) = place.limits(&bounds);
+            let (ranges, [begin, end]) = place.keys(&bounds);
             let own = self.own(q, place);
             let part = AttentionPart::new(k, place, self.problem.value_depth);
-            let numbers = |first: f32| -> Vec<_> { limits.iter().map(|_| k.var(k.f32(first))).collect() };
+            let numbers = |first: f32| -> Vec<_> { ranges.iter().map(|_| k.var(k.f32(first))).collect() };
             let (maximum, sum) = (numbers(LOWEST), numbers(0.0));
             if self.problem.keys > 0 {
-                k.count(zero, end, k.u32(1), |key| {
+                k.count(begin, end, k.u32(1), |key| {
                     let (from, value) = (self.key_row(1, of_keys, key), self.key_row(2, of_keys, key));
                     let products = self.products(&own, keys, from);
                     let weigh = |(r, &product): (usize, &Value<'k>)| {
                         let (score, before) = (product * self.scale(), maximum[r].get());
-                        let next = before.native_max(place.shown(key, limits[r], score, LOWEST));
+                        let next = before.native_max(place.shown(key, &ranges[r], score, LOWEST));
                         let keep = (before - next).unary(UnaryOp::Exp);
                         maximum[r].set(next);
                         let weight = (score - next).unary(UnaryOp::Exp);
-                        let weight = place.shown(key, limits[r], weight, 0.0);
+                        let weight = place.shown(key, &ranges[r], weight, 0.0);
                         sum[r].set(sum[r].get() * keep + weight);
                         (keep, weight)
                     };
@@ -50,7 +50,7 @@ impl<'k> Attention<'k, '_> {
                 });
             }
             place.each_row(|r, query| {
-                let sees_any = zero.less(limits[r]);
+                let sees_any = ranges[r].is_any();
                 let total = sum[r].get();
                 let factor = sees_any.select(k.f32(1.0) / total, k.f32(0.0));
                 part.store(output, output.start(place.of, query), r, Some(factor));

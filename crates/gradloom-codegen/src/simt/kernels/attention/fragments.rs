@@ -3,11 +3,12 @@
 
 use super::super::Value;
 use super::block::Window;
-use super::matrices::{Filled, Forward, Own, Place, SIDE, add, elements_of, product, sum_of_elements};
+use super::bounds::KeyRange;
+use super::matrices::{Filled, Forward, Keys, Own, Place, SIDE, add, elements_of, product, sum_of_elements};
 use super::{Attention, LOWEST};
 use crate::narrow::narrow;
 use crate::simt::Variable;
-use gradloom_core::ir::{CompareOp, DType, ReduceOp};
+use gradloom_core::ir::ReduceOp;
 use gradloom_core::kernel::AttentionMatrices;
 
 /// Number of columns of scores per iteration.
@@ -21,13 +22,14 @@ impl<'k> Attention<'k, '_> {
     pub(super) fn forward_by_fragments(&self, choice: AttentionMatrices) {
         let (k, problem) = (self.k, self.problem);
         let choice = AttentionMatrices { columns: COLUMNS as usize, ..choice };
-        let Forward { place, own, of, limits, end, blocks, scores, lefts } = self.forward(choice, true);
+        let Forward { place, own, of, visible, blocks, scores, lefts } = self.forward(choice, true);
         let [_, all_keys, all_values] = self.queries_keys_values();
         let [keys, values] = &blocks;
         let [scale, away] = [1.0, -1.0].map(|sign| k.f32(sign * self.scale_of_exponents()));
         let (maxima, totals) = self.softmax_state();
         let sums = self.matrix_sums(problem.value_depth);
-        k.count(k.u32(0), end, k.u32(narrow(AttentionMatrices::ROWS)), |start| {
+        let Keys { ranges, begin, end } = visible;
+        k.count(begin, end, k.u32(narrow(AttentionMatrices::ROWS)), |start| {
             let window = Window { first: start, end, count: problem.keys };
             let filled: [Filled<'_, 'k, '_>; 2] = [
                 (keys, all_keys, &|key| self.key_row(1, of, key)),
@@ -37,19 +39,14 @@ impl<'k> Attention<'k, '_> {
             for j in 0..COLUMNS / SIDE {
                 scores.put(&place, j, product(&lefts, keys, k.u32(j * SIDE)));
             }
-            // Number of columns visible to each row, counted from the invocation's first column.
-            let first = (start + place.column).cast(DType::I32);
+            let first = start + place.column;
             let factors = [0, 1].map(|which: u32| {
                 let (maximum, total) = (maxima[which as usize], totals[which as usize]);
-                let seen = limits[which as usize].cast(DType::I32) - first;
+                let sees = ranges[which as usize].relative_to(first);
                 let shown: Vec<[Value<'k>; 4]> = (0..COLUMNS / SIDE)
                     .map(|j| {
                         let four = scores.four(&place, j, which);
-                        [0, 1, 2, 3].map(|i| {
-                            let column = (j * SIDE + place.columns[i]).cast_signed();
-                            let sees = seen.compare(CompareOp::Gt, k.i32(column));
-                            sees.select(four[i], k.f32(LOWEST))
-                        })
+                        [0, 1, 2, 3].map(|i| sees(j * SIDE + place.columns[i]).select(four[i], k.f32(LOWEST)))
                     })
                     .collect();
                 let before = maximum.get();
@@ -75,7 +72,7 @@ impl<'k> Attention<'k, '_> {
             k.barrier();
         });
 
-        let shares = self.store_log_sums(&place, &own, (maxima, totals, limits));
+        let shares = self.store_log_sums(&place, &own, (maxima, totals, ranges));
         scaled(self, &sums, shares);
         self.store_sums(&place, &scores, &sums, (self.result(0), &own, problem.queries));
     }
@@ -91,13 +88,13 @@ impl<'k> Attention<'k, '_> {
         &self,
         place: &Place<'k>,
         own: &Own<'k>,
-        (maxima, totals, limits): ([Variable<'k>; 2], [Variable<'k>; 2], [Value<'k>; 2]),
+        (maxima, totals, ranges): ([Variable<'k>; 2], [Variable<'k>; 2], [KeyRange<'k>; 2]),
     ) -> [Value<'k>; 2] {
         let (k, problem) = (self.k, self.problem);
         let log_sum = self.result(1);
         [0, 1].map(|which: usize| {
             let total = place.across(ReduceOp::Sum, totals[which].get());
-            let sees = limits[which].compare(CompareOp::Gt, k.u32(0));
+            let sees = ranges[which].is_any();
             let most = maxima[which].get() * self.scale();
             let value = most + total.max(k.f32(f32::MIN_POSITIVE)).native_log();
             let value = sees.select(value, k.f32(f32::NEG_INFINITY));

@@ -6,10 +6,11 @@
 
 use super::super::Value;
 use super::Attention;
+use super::bounds::QueryRange;
 use super::part::AttentionPart;
 use super::shares::Shares;
 use crate::narrow::narrow;
-use gradloom_core::ir::{CompareOp, UnaryOp};
+use gradloom_core::ir::UnaryOp;
 
 impl<'k> Attention<'k, '_> {
     /// Appends the computation of dq and, for the kernel of the keys, of each query's mean.
@@ -21,7 +22,7 @@ impl<'k> Attention<'k, '_> {
         self.own_rows(shares, |place| {
             let bounds = self.bounds(place.of[0]);
             let of_keys = [place.of[0], self.key_head(place.of[1])];
-            let (limits, end) = place.limits(&bounds);
+            let (ranges, [begin, end]) = place.keys(&bounds);
             let (own_queries, own_slopes) = (self.own(q, place), self.own(cotangent, place));
             let known = self.known_means(place.of, &place.there);
             let is_known = known.is_some();
@@ -35,16 +36,16 @@ impl<'k> Attention<'k, '_> {
             let log_sum = |&query: &Value<'k>| log_sum.number(log_sum.start(place.of, query));
             let log_sums: Vec<_> = place.there.iter().map(log_sum).collect();
             if self.problem.keys > 0 {
-                k.count(k.u32(0), end, k.u32(1), |key| {
+                k.count(begin, end, k.u32(1), |key| {
                     let (from, value) = (self.key_row(1, of_keys, key), self.key_row(2, of_keys, key));
                     let products = self.products(&own_queries, keys, from);
                     let slopes = self.products(&own_slopes, values, value);
                     let slope = |r: usize| {
                         let weight = (products.sums[r] * self.scale() - log_sums[r]).unary(UnaryOp::Exp);
                         let slope = weight * (slopes.sums[r] - means[r]) * self.scale();
-                        place.shown(key, limits[r], slope, 0.0)
+                        place.shown(key, &ranges[r], slope, 0.0)
                     };
-                    let slopes: Vec<_> = (0..limits.len()).map(slope).collect();
+                    let slopes: Vec<_> = (0..ranges.len()).map(slope).collect();
                     part.add_known(products.with.as_deref(), &slopes, (keys, from));
                 });
             }
@@ -62,27 +63,28 @@ impl<'k> Attention<'k, '_> {
             let bounds = self.bounds(place.of[0]);
             let (own_keys, own_values) = (self.own(keys, place), self.own(values, place));
             let parts = [problem.depth, problem.value_depth].map(|width| AttentionPart::new(k, place, width));
-            let first_queries: Vec<_> = place.there.iter().map(|&key| bounds.first_query(key)).collect();
-            let begin = bounds.first_query(place.first);
+            let ranges: Vec<_> = place.there.iter().map(|&key| bounds.queries(key)).collect();
+            let (begin, end) = (bounds.begin_of_queries(place.first), bounds.query_end(place.last));
+            let end = end.unwrap_or(k.u32(narrow(problem.queries)));
             let (key_head, sharing) = (place.of[1], narrow(problem.sharing()));
             k.count(key_head * sharing, (key_head + 1) * sharing, k.u32(1), |head| {
                 let of = [place.of[0], head];
-                k.count(begin, k.u32(narrow(problem.queries)), k.u32(1), |query| {
+                k.count(begin, end, k.u32(1), |query| {
                     let (from, slope) = (q.start(of, query), cotangent.start(of, query));
                     let log_sum = log_sum.number(log_sum.start(of, query));
                     let mean = k.load(scratch, self.query_number(of, query));
                     let products = self.products(&own_keys, q, from);
                     let slopes = self.products(&own_values, cotangent, slope);
-                    let weigh = |(r, &first): (usize, &Value<'k>)| {
+                    let weigh = |(r, range): (usize, &QueryRange<'k>)| {
                         // Mask both the weight and its slope: the elements of a key that no query sees may be
                         // NaN.
-                        let is_seen = query.compare(CompareOp::Ge, first);
+                        let is_seen = range.contains(query);
                         let weight = (products.sums[r] * self.scale() - log_sum).unary(UnaryOp::Exp);
                         let weight = is_seen.select(weight, k.f32(0.0));
                         let slope = weight * (slopes.sums[r] - mean) * self.scale();
                         (weight, is_seen.select(slope, k.f32(0.0)))
                     };
-                    let weighed = first_queries.iter().enumerate().map(weigh);
+                    let weighed = ranges.iter().enumerate().map(weigh);
                     let (weights, slopes_of_scores): (Vec<_>, Vec<_>) = weighed.unzip();
                     parts[1].add_known(slopes.with.as_deref(), &weights, (cotangent, slope));
                     parts[0].add_known(products.with.as_deref(), &slopes_of_scores, (q, from));

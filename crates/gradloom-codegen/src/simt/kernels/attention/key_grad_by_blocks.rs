@@ -4,10 +4,11 @@
 
 use super::super::Value;
 use super::block::{RowBlock, Window};
+use super::bounds::QueryRange;
 use super::thread::Thread;
 use super::{Attention, Head};
 use crate::narrow::narrow;
-use gradloom_core::ir::{CompareOp, UnaryOp};
+use gradloom_core::ir::UnaryOp;
 use gradloom_core::kernel::AttentionTile;
 
 /// Block of keys of a workgroup, and the invocation's part of it.
@@ -19,10 +20,12 @@ struct KeyBlock<'k> {
     first: Value<'k>,
     /// Keys of the thread.
     keys: Vec<Value<'k>>,
-    /// For each of these keys, the first query that sees it.
-    seen_from: Vec<Value<'k>>,
+    /// Queries to which each of these keys is visible.
+    ranges: Vec<QueryRange<'k>>,
     /// Start of the first block of queries to which a key of the block is visible.
     begin: Value<'k>,
+    /// End of the queries to which a key of the block is visible.
+    end: Value<'k>,
 }
 
 /// Queries of a block that a thread processes.
@@ -92,11 +95,13 @@ impl<'k> Attention<'k, '_> {
         let thread = Thread::new(k, tile);
         let keys: Vec<_> = thread.rows.iter().map(|&row| first + row).collect();
         let columns = narrow(tile.columns());
+        let end = bounds.query_end(first + narrow(tile.rows() - 1));
         KeyBlock {
             tile,
             of,
-            seen_from: keys.iter().map(|&key| bounds.first_query(key)).collect(),
-            begin: bounds.first_query(first) / columns * columns,
+            ranges: keys.iter().map(|&key| bounds.queries(key)).collect(),
+            begin: bounds.begin_of_queries(first) / columns * columns,
+            end: end.unwrap_or(k.u32(narrow(self.problem.queries))),
             thread,
             first,
             keys,
@@ -118,7 +123,7 @@ impl<'k> Attention<'k, '_> {
         let [sequence, key_head] = block.of;
         k.count(key_head * sharing, (key_head + 1) * sharing, k.u32(1), |head| {
             let of = [sequence, head];
-            k.count(block.begin, end, k.u32(narrow(block.tile.columns())), |start| {
+            k.count(block.begin, block.end, k.u32(narrow(block.tile.columns())), |start| {
                 let window = Window { first: start, end, count };
                 for (operand, memory) in [(q, memory[0]), (cotangent, memory[1])] {
                     memory.fill(block.tile.threads(), operand, &window, &|query| operand.start(of, query));
@@ -143,7 +148,7 @@ impl<'k> Attention<'k, '_> {
         if !self.problem.hides_keys() && self.problem.queries.is_multiple_of(block.tile.columns()) {
             return value;
         }
-        let sees = query.compare(CompareOp::Ge, block.seen_from[i]);
+        let sees = block.ranges[i].contains(query);
         (sees & query.below(narrow(self.problem.queries))).select(value, self.k.f32(0.0))
     }
 }

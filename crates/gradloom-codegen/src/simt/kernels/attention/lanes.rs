@@ -53,7 +53,8 @@ impl<'k, 'b> Attention<'k, 'b> {
         let bounds = self.shared_bounds(of_keys[0]);
         let is_first = of_keys[1].equals(zero) & query.equals(zero);
         self.check_table(&bounds, of_keys[0], is_first, [k.local(), k.u32(narrow(choice.threads))]);
-        let limit = bounds.limit(query);
+        let range = bounds.keys(query);
+        let (begin, limit) = (bounds.begin_of_keys(query), range.end);
 
         let column = lane * each;
         let (fours, ahead) = (choice.each / AttentionLanes::FOUR, narrow(choice.ahead(problem)));
@@ -67,7 +68,7 @@ impl<'k, 'b> Attention<'k, 'b> {
             (0..ahead).map(one).collect()
         };
         // Load the first keys early if they are available before the queries.
-        let first = self.views.reads[1].is_early.then(|| load(zero));
+        let first = self.views.reads[1].is_early.then(|| load(begin));
         let scale = k.f32(self.scale_of_exponents()).splat();
         let own_query = |r: u32| -> Vec<_> {
             let start = self.operand(0).start(of(k.u32(r)), query);
@@ -110,7 +111,7 @@ impl<'k, 'b> Attention<'k, 'b> {
             }
         };
         let step = k.u32(slots * ahead);
-        let from = if first.is_some() { step } else { zero };
+        let from = if first.is_some() { begin + step } else { begin };
         first.into_iter().for_each(take);
         k.count(from, limit, step, |start| take(load(start)));
 
@@ -159,7 +160,7 @@ impl<'k, 'b> Attention<'k, 'b> {
             });
             // Discard the sums of a query that sees no key: a peeled first iteration processes keys
             // nevertheless.
-            let sees_any = zero.less(limit);
+            let sees_any = range.is_any();
             let factor = k.f32(1.0) / all.total.get();
             let value = |i: u32| {
                 let four = all.values[i as usize / 4].get();

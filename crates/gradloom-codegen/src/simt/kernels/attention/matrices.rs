@@ -10,12 +10,12 @@
 use super::super::super::ir::ValueType;
 use super::super::{Builder, Value};
 use super::block::Window;
-use super::bounds::Bounds;
+use super::bounds::{Bounds, KeyRange, QueryRange};
 use super::rows::Rows;
 use super::{Attention, Head, LOWEST};
 use crate::narrow::narrow;
 use crate::simt::{MatrixUse, Variable};
-use gradloom_core::ir::{CompareOp, DType, ReduceOp, UnaryOp};
+use gradloom_core::ir::{DType, ReduceOp, UnaryOp};
 use gradloom_core::kernel::{AttentionMatrices, MATRIX};
 use std::cell::RefCell;
 use std::f32::consts::LOG2_E;
@@ -313,19 +313,30 @@ impl<'k> SlopesOf<'k> {
 pub(super) struct Own<'k> {
     pub(super) of: Head<'k>,
     pub(super) first: Value<'k>,
-    bounds: Bounds<'k>,
+    /// Number of rows of the block.
+    pub(super) rows: u32,
+    pub(super) bounds: Bounds<'k>,
 }
 
-impl<'k> Own<'k> {
-    /// Returns the number of keys visible to a query.
-    pub(super) fn limit(&self, query: Value<'k>) -> Value<'k> {
-        self.bounds.limit(query)
-    }
+/// Keys visible to a workgroup's queries.
+#[derive(Clone, Copy)]
+pub(super) struct Keys<'k> {
+    /// Keys visible to each of the invocation's queries; none for a query that does not exist.
+    pub(super) ranges: [KeyRange<'k>; 2],
+    /// First key visible to any query of the workgroup.
+    pub(super) begin: Value<'k>,
+    /// End of the keys visible to any query of the workgroup.
+    pub(super) end: Value<'k>,
+}
 
-    /// Returns the first query to which a key is visible.
-    pub(super) fn first_query(&self, key: Value<'k>) -> Value<'k> {
-        self.bounds.first_query(key)
-    }
+/// Queries to which a workgroup's keys are visible.
+pub(super) struct QueriesOfKeys<'k> {
+    /// Queries to which each of the invocation's keys is visible.
+    pub(super) ranges: [QueryRange<'k>; 2],
+    /// Start of the first block of queries to which a key of the workgroup is visible.
+    pub(super) begin: Value<'k>,
+    /// End of the queries to which a key of the workgroup is visible; `None` if it is the number of queries.
+    pub(super) end: Option<Value<'k>>,
 }
 
 /// Initial state of the forward kernel.
@@ -334,10 +345,7 @@ pub(super) struct Forward<'k> {
     pub(super) own: Own<'k>,
     /// Sequence and key head.
     pub(super) of: Head<'k>,
-    /// Number of keys visible to each of the invocation's queries.
-    pub(super) limits: [Value<'k>; 2],
-    /// Number of keys visible to any query of the workgroup.
-    pub(super) end: Value<'k>,
+    pub(super) visible: Keys<'k>,
     /// Blocks of keys and of values.
     pub(super) blocks: [HalfBlock<'k>; 2],
     pub(super) scores: Scores<'k>,
@@ -403,7 +411,7 @@ impl<'k> Attention<'k, '_> {
         let number = k.u32(blocks - 1) - k.group() / pairs;
         let of = [k.group() % pairs / heads, k.group() % pairs % heads];
         let first = number * narrow(rows);
-        Own { of, first, bounds: self.shared_bounds(of[0]) }
+        Own { of, first, rows: narrow(rows), bounds: self.shared_bounds(of[0]) }
     }
 
     /// Returns the workgroup's block of `rows` keys. The first keys, which the most queries see, are
@@ -414,24 +422,26 @@ impl<'k> Attention<'k, '_> {
         let pairs = narrow(problem.batch) * key_heads;
         let first = k.group() / pairs * narrow(rows);
         let of = [k.group() % pairs / key_heads, k.group() % pairs % key_heads];
-        Own { of, first, bounds: self.shared_bounds(of[0]) }
+        Own { of, first, rows: narrow(rows), bounds: self.shared_bounds(of[0]) }
     }
 
-    /// Returns the number of keys visible to each of the invocation's queries, and to any query of the
-    /// workgroup of `rows` queries.
-    pub(super) fn limits_of(
-        &self,
-        place: &Place<'k>,
-        own: &Own<'k>,
-        rows: usize,
-    ) -> ([Value<'k>; 2], Value<'k>) {
+    /// Returns the keys visible to the workgroup's queries.
+    pub(super) fn keys_of(&self, place: &Place<'k>, own: &Own<'k>) -> Keys<'k> {
         let (k, queries) = (self.k, narrow(self.problem.queries));
-        let limits = place.rows.map(|row| {
+        let ranges = place.rows.map(|row| {
             let query = own.first + row;
-            query.below(queries).select(own.bounds.limit(query), k.u32(0))
+            own.bounds.keys(query).given(query.below(queries))
         });
-        let last = own.first + narrow(rows - 1);
-        (limits, own.bounds.limit(last.min(k.u32(queries - 1))))
+        let last = (own.first + (own.rows - 1)).min(k.u32(queries - 1));
+        let begin = own.bounds.begin_of_keys(own.first);
+        Keys { ranges, begin, end: own.bounds.end_of_keys(last) }
+    }
+
+    /// Returns the queries to which the workgroup's keys are visible, in blocks of `block` queries.
+    pub(super) fn queries_of(&self, place: &Place<'k>, own: &Own<'k>, block: u32) -> QueriesOfKeys<'k> {
+        let ranges = place.rows.map(|row| own.bounds.queries(own.first + row));
+        let begin = own.bounds.begin_of_queries(own.first) / block * block;
+        QueriesOfKeys { ranges, begin, end: own.bounds.query_end(own.first + (own.rows - 1)) }
     }
 
     /// Loads the workgroup's queries, and returns the initial state of the forward kernel.
@@ -441,7 +451,7 @@ impl<'k> Attention<'k, '_> {
         let own = self.own_queries(AttentionMatrices::ROWS);
         let of = [own.of[0], self.key_head(own.of[1])];
         let [q, ..] = self.queries_keys_values();
-        let (limits, end) = self.limits_of(&place, &own, AttentionMatrices::ROWS);
+        let visible = self.keys_of(&place, &own);
         self.check_table_of(&own, place.threads);
         let blocks = [problem.depth, problem.value_depth].map(|width| HalfBlock::new(k, width, self.half));
         let scores = Scores::new(k, choice, self.half, 1, fragments);
@@ -450,7 +460,7 @@ impl<'k> Attention<'k, '_> {
         self.fill_blocks(place.threads, &window, &[(&blocks[0], q, &|row| q.start(own.of, row))]);
         let lefts = self.lefts(&place, &blocks[0]);
         k.barrier();
-        Forward { place, own, of, limits, end, blocks, scores, lefts }
+        Forward { place, own, of, visible, blocks, scores, lefts }
     }
 
     /// Appends the computation of the output and the log-sum-exp.
@@ -460,7 +470,7 @@ impl<'k> Attention<'k, '_> {
             return self.forward_by_fragments(choice);
         }
         let (k, problem) = (self.k, self.problem);
-        let Forward { place, own, of, limits, end, blocks, scores, lefts } = self.forward(choice, false);
+        let Forward { place, own, of, visible, blocks, scores, lefts } = self.forward(choice, false);
         let [_, all_keys, all_values] = self.queries_keys_values();
         let [keys, values] = &blocks;
         let scale = self.scale();
@@ -475,7 +485,7 @@ impl<'k> Attention<'k, '_> {
                 for j in 0..matrices {
                     for which in 0..2 {
                         let first = start + column + place.column + j * SIDE;
-                        let seen = [0, 1, 2, 3].map(|i| (first + i).less(limits[which as usize]));
+                        let seen = [0, 1, 2, 3].map(|i| visible.ranges[which as usize].contains(first + i));
                         let four = scores.four(&place, j, which).map(|score| score * scale);
                         each(j, which, four, seen);
                     }
@@ -485,7 +495,8 @@ impl<'k> Attention<'k, '_> {
         let key_row = |key: Value<'k>| self.key_row(1, of, key);
         let value_row = |key: Value<'k>| self.key_row(2, of, key);
         let blocks_of_keys = |body: &dyn Fn(Value<'k>, Window<'k>)| {
-            k.count(k.u32(0), end, k.u32(narrow(AttentionMatrices::ROWS)), |start| {
+            let Keys { begin, end, .. } = visible;
+            k.count(begin, end, k.u32(narrow(AttentionMatrices::ROWS)), |start| {
                 body(start, Window { first: start, end, count: problem.keys });
                 k.barrier();
             });
@@ -516,7 +527,7 @@ impl<'k> Attention<'k, '_> {
             let most = place.across(ReduceOp::Max, own_most);
             let share = totals[which].get() * (own_most - most).unary(UnaryOp::Exp);
             let total = place.across(ReduceOp::Sum, share);
-            let sees = limits[which].compare(CompareOp::Gt, k.u32(0));
+            let sees = visible.ranges[which].is_any();
             let value = sees
                 .select(most + total.max(k.f32(f32::MIN_POSITIVE)).native_log(), k.f32(f32::NEG_INFINITY));
             let row = own.first + place.rows[which];
@@ -563,7 +574,7 @@ impl<'k> Attention<'k, '_> {
         let of = [own.of[0], self.key_head(own.of[1])];
         let [q, all_keys, all_values] = self.queries_keys_values();
         let [_, log_sum, cotangent] = self.output_and_cotangent();
-        let (limits, end) = self.limits_of(&place, &own, AttentionMatrices::ROWS);
+        let Keys { ranges, begin, end } = self.keys_of(&place, &own);
         let blocks = [problem.depth, problem.value_depth].map(|width| HalfBlock::new(k, width, self.half));
         let [keys, values] = &blocks;
         let scores = Scores::new(k, choice, self.half, 2, fragments);
@@ -582,7 +593,7 @@ impl<'k> Attention<'k, '_> {
         let sums = self.matrix_sums(problem.depth);
         let slopes_of = SlopesOf::new(self);
         let matrices = narrow(choice.columns) / SIDE;
-        k.count(k.u32(0), end, k.u32(narrow(AttentionMatrices::ROWS)), |start| {
+        k.count(begin, end, k.u32(narrow(AttentionMatrices::ROWS)), |start| {
             let window = Window { first: start, end, count: problem.keys };
             let filled: [Filled<'_, 'k, '_>; 2] = [
                 (keys, all_keys, &|key| self.key_row(1, of, key)),
@@ -604,7 +615,7 @@ impl<'k> Attention<'k, '_> {
                         let slope = |i: usize| {
                             let [_, slope] =
                                 slopes_of.both([products[i], slopes[i]], [log_sums[at], means[at]]);
-                            (first + place.columns[i]).less(limits[at]).select(slope, k.f32(0.0))
+                            ranges[at].contains(first + place.columns[i]).select(slope, k.f32(0.0))
                         };
                         scores.set(&place, j, which, [0, 1, 2, 3].map(slope));
                     }
@@ -669,18 +680,18 @@ impl<'k> Attention<'k, '_> {
         self.fill_blocks(place.threads, &window, &filled);
         let [keys, values] = [queries, slopes].map(|block| self.lefts(&place, block));
         k.barrier();
-        let seen_from = place.rows.map(|row| own.bounds.first_query(first + row));
         let [key_sums, value_sums] =
             [problem.depth, problem.value_depth].map(|width| self.matrix_sums(width));
         let (count, slopes_of) = (narrow(problem.queries), SlopesOf::new(self));
         let matrices = narrow(choice.columns) / SIDE;
         let rows = narrow(AttentionMatrices::ROWS);
-        let begin = own.bounds.first_query(first) / rows * rows;
+        let QueriesOfKeys { ranges, begin, end } = self.queries_of(&place, &own, rows);
+        let end = end.unwrap_or(k.u32(count));
         let whole = count.is_multiple_of(rows);
         let sharing = narrow(problem.sharing());
         k.count(of[1] * sharing, (of[1] + 1) * sharing, k.u32(1), |head| {
             let of = [of[0], head];
-            k.count(begin, k.u32(count), k.u32(rows), |start| {
+            k.count(begin, end, k.u32(rows), |start| {
                 let window = Window { first: start, end: k.u32(count), count: problem.queries };
                 let filled: [Filled<'_, 'k, '_>; 2] = [
                     (queries, q, &|row| q.start(of, row)),
@@ -707,7 +718,7 @@ impl<'k> Attention<'k, '_> {
                                 [j, matrices + j].map(|matrix| scores.four(&place, matrix, which));
                             let both = [0, 1, 2, 3].map(|i| {
                                 let query = first + (j * SIDE + place.columns[i]);
-                                let sees = query.compare(CompareOp::Ge, seen_from[which as usize]);
+                                let sees = ranges[which as usize].contains(query);
                                 let sees = if whole { sees } else { sees & query.below(count) };
                                 slopes_of
                                     .both([products[i], slopes[i]], known[j as usize][i])

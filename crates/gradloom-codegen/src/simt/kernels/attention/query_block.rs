@@ -2,7 +2,7 @@
 
 use super::super::Value;
 use super::block::{RowBlock, Window};
-use super::bounds::Bounds;
+use super::bounds::{Bounds, KeyRange};
 use super::rows::Rows;
 use super::thread::{Each, Thread};
 use super::{Attention, Head};
@@ -23,9 +23,11 @@ pub(super) struct QueryBlock<'k> {
     first: Value<'k>,
     /// Queries of the thread.
     pub(super) queries: Vec<Value<'k>>,
-    /// Number of keys visible to each of the thread's queries; 0 for a query that does not exist.
-    pub(super) limits: Vec<Value<'k>>,
-    /// Number of keys visible to any query of the block.
+    /// Keys visible to each of the thread's queries; none for a query that does not exist.
+    pub(super) ranges: Vec<KeyRange<'k>>,
+    /// First key visible to any query of the block.
+    begin: Value<'k>,
+    /// End of the keys visible to any query of the block.
     end: Value<'k>,
 }
 
@@ -42,19 +44,20 @@ impl<'k> Attention<'k, '_> {
         let thread = Thread::new(k, tile);
         let first = number * narrow(tile.rows());
         let own: Vec<_> = thread.rows.iter().map(|&row| first + row).collect();
-        let limit = |&query: &Value<'k>| query.below(queries).select(bounds.limit(query), k.u32(0));
-        let limits = own.iter().map(limit).collect();
-        let end = bounds.limit((first + narrow(tile.rows() - 1)).min(k.u32(queries - 1)));
+        let range = |&query: &Value<'k>| bounds.keys(query).given(query.below(queries));
+        let ranges = own.iter().map(range).collect();
+        let end = bounds.end_of_keys((first + narrow(tile.rows() - 1)).min(k.u32(queries - 1)));
         QueryBlock {
             tile,
             number,
             of: [sequence, head],
             key_head: self.key_head(head),
+            begin: bounds.begin_of_keys(first),
             bounds,
             thread,
             first,
             queries: own,
-            limits,
+            ranges,
             end,
         }
     }
@@ -76,7 +79,7 @@ impl<'k> Attention<'k, '_> {
     ) {
         let (k, [_, keys, values]) = (self.k, self.queries_keys_values());
         let of = [block.of[0], block.key_head];
-        k.count(k.u32(0), block.end, k.u32(narrow(block.tile.columns())), |start| {
+        k.count(block.begin, block.end, k.u32(narrow(block.tile.columns())), |start| {
             for (read, operand, memory) in [(1, keys, memory[0]), (2, values, memory[1])] {
                 let window = Window { first: start, end: block.end, count: self.problem.keys };
                 memory.fill(block.tile.threads(), operand, &window, &|key| self.key_row(read, of, key));
@@ -92,7 +95,7 @@ impl<'k> Attention<'k, '_> {
     pub(super) fn seen(&self, block: &QueryBlock<'k>, start: Value<'k>) -> Option<Each<Value<'k>>> {
         let whole = self.problem.keys.is_multiple_of(block.tile.columns());
         let thread = &block.thread;
-        let seen = |i: usize, j: usize| thread.column(start, j).less(block.limits[i]);
+        let seen = |i: usize, j: usize| block.ranges[i].contains(thread.column(start, j));
         (self.problem.hides_keys() || !whole).then(|| thread.each(seen))
     }
 

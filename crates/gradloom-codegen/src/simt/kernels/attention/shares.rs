@@ -4,7 +4,7 @@
 //! Invocations without a row repeat the last one, and do not store it.
 
 use super::super::{Builder, Value};
-use super::bounds::Bounds;
+use super::bounds::{Bounds, KeyRange};
 use super::{Attention, Head};
 use crate::narrow::narrow;
 use gradloom_core::kernel::{AttentionKernel, AttentionSchedule};
@@ -119,22 +119,23 @@ impl<'k> Attention<'k, '_> {
 }
 
 impl<'k> SharePlace<'k> {
-    /// Returns the number of keys visible to each of the rows, which are queries, and to any query of the
-    /// workgroup.
-    pub(super) fn limits(&self, bounds: &Bounds<'k>) -> (Vec<Value<'k>>, Value<'k>) {
-        (self.there.iter().map(|&query| bounds.limit(query)).collect(), bounds.limit(self.last))
+    /// Returns the keys visible to each of the rows, which are queries, and the first key visible to any
+    /// query of the workgroup, with the end of these keys.
+    pub(super) fn keys(&self, bounds: &Bounds<'k>) -> (Vec<KeyRange<'k>>, [Value<'k>; 2]) {
+        let of_each = self.there.iter().map(|&query| bounds.keys(query)).collect();
+        (of_each, [bounds.begin_of_keys(self.first), bounds.end_of_keys(self.last)])
     }
 
-    /// Returns `value` if the key is below the query's limit, else `otherwise`. If the workgroup has several
-    /// heads, each invocation's loop over keys ends at the limit, so `value` is always returned.
+    /// Returns `value` if the key is in the query's range, else `otherwise`. If the workgroup has several
+    /// heads, each invocation's loop over keys has that range, so `value` is always returned.
     pub(super) fn shown(
         &self,
         key: Value<'k>,
-        limit: Value<'k>,
+        range: &KeyRange<'k>,
         value: Value<'k>,
         otherwise: f32,
     ) -> Value<'k> {
-        if self.together { key.less(limit).select(value, self.k.f32(otherwise)) } else { value }
+        if self.together { range.contains(key).select(value, self.k.f32(otherwise)) } else { value }
     }
 
     /// Appends `then` for each of the rows that exist, with its index.

@@ -6,8 +6,9 @@
 
 use super::super::{Builder, Value};
 use super::block::Window;
+use super::bounds::KeyRange;
 use super::fragments::scaled;
-use super::matrices::{Own, Place, SIDE, elements_of, sum_of_elements};
+use super::matrices::{Keys, Own, Place, QueriesOfKeys, SIDE, elements_of, sum_of_elements};
 use super::rows::Rows;
 use super::{Attention, Head, LOWEST};
 use crate::narrow::narrow;
@@ -60,12 +61,9 @@ struct Queries<'k, 'b> {
     own: Own<'k>,
     /// Sequence and key head.
     of: Head<'k>,
-    /// Number of keys visible to each of the invocation's queries.
-    limits: [Value<'k>; 2],
-    /// Number of keys visible to any query of the workgroup.
-    end: Value<'k>,
-    /// Number of keys visible to all queries of the workgroup.
-    all_see: Value<'k>,
+    visible: Keys<'k>,
+    /// Keys visible to all queries of the workgroup.
+    of_all: KeyRange<'k>,
     /// Blocks of keys and of values.
     blocks: Blocks<'k, 'b>,
 }
@@ -126,21 +124,22 @@ impl<'k, 'b> Attention<'k, 'b> {
         let own = self.own_queries(choice.rows());
         let of = [own.of[0], self.key_head(own.of[1])];
         let [_, keys, values] = self.queries_keys_values();
-        let (limits, end) = self.limits_of(&place, &own, choice.rows());
-        let all_see = own.limit(own.first);
+        let visible = self.keys_of(&place, &own);
+        let last = (own.first + (own.rows - 1)).min(k.u32(narrow(problem.queries) - 1));
+        let of_all = own.bounds.keys_of_all(own.first, last);
         let widths = [(keys, problem.depth), (values, problem.value_depth)];
         let blocks = Blocks::new(k, place.threads, self.half, widths);
-        Queries { place, own, of, limits, end, all_see, blocks }
+        Queries { place, own, of, visible, of_all, blocks }
     }
 
     /// Starts copying the blocks of keys and values from key `first` on to a slot.
     fn copy_keys(
         &self,
-        Queries { of, end, blocks, .. }: &Queries<'k, '_>,
+        Queries { of, visible, blocks, .. }: &Queries<'k, '_>,
         slot: Value<'k>,
         first: Value<'k>,
     ) {
-        let window = Window { first, end: *end, count: self.problem.keys };
+        let window = Window { first, end: visible.end, count: self.problem.keys };
         blocks.copy(slot, &window, [&|key| self.key_row(1, *of, key), &|key| self.key_row(2, *of, key)]);
     }
 
@@ -148,21 +147,19 @@ impl<'k, 'b> Attention<'k, 'b> {
     /// former.
     fn next_keys(&self, state: &Queries<'k, '_>, start: Value<'k>) -> Value<'k> {
         let k = self.k;
-        let slot = start / ROWS % 2;
+        let slot = (start - state.visible.begin) / ROWS % 2;
         k.await_copies(0);
         k.barrier();
-        k.when((start + ROWS).less(state.end), || self.copy_keys(state, slot ^ 1, start + ROWS));
+        k.when((start + ROWS).less(state.visible.end), || self.copy_keys(state, slot ^ 1, start + ROWS));
         k.end_copies();
         slot
     }
 
     /// Masks the scores of the block from key `start` on.
     fn mask_keys(&self, state: &Queries<'k, '_>, scores: &[Variable<'k>], start: Value<'k>) {
-        let k = self.k;
-        let first = (start + state.place.column).cast(DType::I32);
-        self.mask(scores, state.all_see.less(start + ROWS), &state.place, &|which, column| {
-            let seen = state.limits[which].cast(DType::I32) - first;
-            seen.compare(CompareOp::Gt, k.i32(column.cast_signed()))
+        let first = start + state.place.column;
+        self.mask(scores, state.of_all.excludes_any(start, ROWS), &state.place, &|which, column| {
+            state.visible.ranges[which].relative_to(first)(column)
         });
     }
 
@@ -220,9 +217,9 @@ impl<'k, 'b> Attention<'k, 'b> {
     pub(super) fn forward_by_warpgroups(&self, choice: AttentionWarpgroups) {
         let (k, problem) = (self.k, self.problem);
         let state = self.queries(choice);
-        let Queries { place, own, limits, end, blocks, .. } = &state;
+        let Queries { place, own, visible: Keys { ranges, begin, end }, blocks, .. } = &state;
         self.check_table_of(own, place.threads);
-        self.copy_keys(&state, k.u32(0), k.u32(0));
+        self.copy_keys(&state, k.u32(0), *begin);
         let q = self.operand(0);
         let queries = self.own_matrix(choice, problem.depth);
         self.copy_own(place, &[(queries, q)], (own.of, &self.window(own)));
@@ -230,7 +227,7 @@ impl<'k, 'b> Attention<'k, 'b> {
         let (maxima, totals) = self.softmax_state();
         let scores = self.block_scores();
         let sums = self.matrix_sums(problem.value_depth);
-        k.count(k.u32(0), *end, k.u32(ROWS), |start| {
+        k.count(*begin, *end, k.u32(ROWS), |start| {
             let slot = self.next_keys(&state, start);
             let (keys, first) = blocks.at(0, slot);
             k.start_product((&scores, false), Factor::Shared(queries), (keys, first, true));
@@ -269,7 +266,7 @@ impl<'k, 'b> Attention<'k, 'b> {
             );
             k.await_products(0, &[&sums]);
         });
-        let shares = self.store_log_sums(place, own, (maxima, totals, *limits));
+        let shares = self.store_log_sums(place, own, (maxima, totals, *ranges));
         scaled(self, &sums, shares);
         self.store_rows(place, &sums, (self.result(0), own, problem.queries));
     }
@@ -309,15 +306,15 @@ impl<'k, 'b> Attention<'k, 'b> {
     pub(super) fn query_gradient_by_warpgroups(&self, choice: AttentionWarpgroups) {
         let (k, problem) = (self.k, self.problem);
         let state = self.queries(choice);
-        let Queries { place, own, limits, end, blocks, .. } = &state;
+        let Queries { place, own, visible: Keys { ranges, begin, end }, blocks, .. } = &state;
         let [_, log_sum, cotangent] = self.output_and_cotangent();
-        self.copy_keys(&state, k.u32(0), k.u32(0));
+        self.copy_keys(&state, k.u32(0), *begin);
         let matrices = [problem.depth, problem.value_depth].map(|width| self.own_matrix(choice, width));
         let of_own = [(matrices[0], self.operand(0)), (matrices[1], cotangent)];
         self.copy_own(place, &of_own, (own.of, &self.window(own)));
         let there = place.rows.map(|row| (own.first + row).min(k.u32(narrow(problem.queries) - 1)));
         let offs = [0, 1].map(|which: usize| {
-            let sees = limits[which].compare(CompareOp::Gt, k.u32(0));
+            let sees = ranges[which].is_any();
             let off = log_sum.number(log_sum.start(own.of, there[which])) * k.f32(-LOG2_E);
             sees.select(off, k.f32(0.0))
         });
@@ -326,7 +323,7 @@ impl<'k, 'b> Attention<'k, 'b> {
         let exponent = k.f32(self.scale_of_exponents());
         let (scores, slopes) = (self.block_scores(), self.block_scores());
         let sums = self.matrix_sums(problem.depth);
-        k.count(k.u32(0), *end, k.u32(ROWS), |start| {
+        k.count(*begin, *end, k.u32(ROWS), |start| {
             let slot = self.next_keys(&state, start);
             let [(keys, first_key), (values, first_value)] = [0, 1].map(|which| blocks.at(which, slot));
             k.start_product((&scores, false), Factor::Shared(matrices[0]), (keys, first_key, true));
@@ -369,8 +366,12 @@ impl<'k, 'b> Attention<'k, 'b> {
         let [q, all_keys, all_values] = self.queries_keys_values();
         let [_, log_sum, cotangent] = self.output_and_cotangent();
         let (count, sharing) = (narrow(problem.queries), narrow(problem.sharing()));
-        let begin = own.first_query(own.first) / ROWS * ROWS;
-        let turns = (k.u32(count.next_multiple_of(ROWS)) - begin) / ROWS;
+        let QueriesOfKeys { ranges, begin, end } = self.queries_of(&place, &own, ROWS);
+        let end = match end {
+            None => k.u32(count.next_multiple_of(ROWS)),
+            Some(end) => ((end + (ROWS - 1)) / ROWS * ROWS).max(begin),
+        };
+        let turns = (end - begin) / ROWS;
         // The blocks of queries of all heads that share the keys are numbered consecutively.
         let block = |number: Value<'k>| {
             let (head, turn) = match sharing {
@@ -414,8 +415,7 @@ impl<'k, 'b> Attention<'k, 'b> {
         let window = Window { first: own.first, end: k.u32(narrow(problem.keys)), count: problem.keys };
         let of_own = [(matrices[0], all_keys), (matrices[1], all_values)];
         self.copy_own(&place, &of_own, (own.of, &window));
-        let seen_from = place.rows.map(|row| own.first_query(own.first + row));
-        let all_see = own.first_query(own.first + narrow(choice.rows() - 1));
+        let of_all = own.bounds.queries_of_all(own.first, own.first + (own.rows - 1));
         let scale = self.scale();
         let exponent = k.f32(self.scale_of_exponents());
         let (scores, slopes) = (self.block_scores(), self.block_scores());
@@ -438,11 +438,12 @@ impl<'k, 'b> Attention<'k, 'b> {
                 (cotangents, first_cotangent, true),
             );
             k.await_products(1, &[&scores]);
-            let is_partial = start.less(all_see) | (start + (ROWS - 1)).compare(CompareOp::Ge, k.u32(count));
+            let is_partial =
+                of_all.excludes_any(start, ROWS) | (start + (ROWS - 1)).compare(CompareOp::Ge, k.u32(count));
             let first = start + place.column;
             self.mask(&scores, is_partial, &place, &|which, column| {
                 let query = first + column;
-                query.compare(CompareOp::Ge, seen_from[which]) & query.below(count)
+                ranges[which].contains(query) & query.below(count)
             });
             // Returns a number of each query of the invocation's columns.
             let of_columns = |which: usize| -> Vec<[Value<'k>; 4]> {
