@@ -23,6 +23,8 @@ pub struct Sizes {
     pub key_heads: usize,
     /// Width of a query, key or value.
     pub depth: usize,
+    /// Number of positions that a query attends to, its own included; `None` if it attends to all before it.
+    pub window: Option<usize>,
 }
 
 /// Attention function of a model: takes the layer's index, its queries `[batch, heads, time, depth]`, and its
@@ -47,12 +49,14 @@ pub trait LanguageModel: Module {
     #[track_caller]
     fn forward(&self, ids: Tensor) -> Tensor {
         let [_, time] = ids.dims();
-        let hidden = self.hidden(ids, iota(DType::I32, [time], 0), &mut causal);
+        let hidden = self.hidden(ids, iota(DType::I32, [time], 0), &mut causal(self.sizes().window));
         self.logits(hidden)
     }
 }
 
-/// Computes causal attention for texts without a cache.
-pub(crate) fn causal(_: usize, [q, k, v]: [Tensor; 3]) -> Tensor {
-    q.attention(k, v, AttentionOptions::causal())
+/// Returns the causal attention function of texts without a cache, with a window if there is one.
+pub(crate) fn causal(window: Option<usize>) -> impl FnMut(usize, [Tensor; 3]) -> Tensor {
+    let options = AttentionOptions::causal();
+    let options = window.map_or(options, |window| options.window(window));
+    move |_, [q, k, v]| q.attention(k, v, options)
 }

@@ -172,12 +172,6 @@ fn what_no_model_here_has_is_refused_by_name() {
     for (name, changes, part) in [
         ("gpt2", json!({ "model_type": "bert" }), "`model_type` is \"bert\""),
         ("gpt2", json!({ "activation_function": "relu" }), "`activation_function` is \"relu\""),
-        // Missing keys have the defaults of transformers.
-        (
-            "llama",
-            json!({ "model_type": "mistral", "max_position_embeddings": 8192 }),
-            "`sliding_window` is 4096, below",
-        ),
         (
             "gpt2",
             json!({ "scale_attn_by_inverse_layer_idx": true }),
@@ -198,7 +192,11 @@ fn what_no_model_here_has_is_refused_by_name() {
             "there is no `rope_parameters.factor`",
         ),
         ("llama", json!({ "rope_parameters": 3 }), "`rope_parameters` is 3, which is no object"),
-        ("llama", json!({ "model_type": "mistral", "sliding_window": 64 }), "`sliding_window` is 64"),
+        (
+            "llama",
+            json!({ "model_type": "mistral", "sliding_window": "all" }),
+            "`sliding_window` is \"all\", which is no size",
+        ),
     ] {
         let error = changed(name, changes).unwrap_err();
         assert!(error.message().contains(part), "{}", error.message());
@@ -222,7 +220,18 @@ fn configurations_of_other_versions_are_read() {
     let AnyConfig::Llama(plain) = changed("llama", none).unwrap() else { panic!("a llama") };
     assert_eq!((plain.key_heads, plain.depth, plain.rotary.base), (4, 8, 10_000.0));
     let mistral = json!({ "model_type": "mistral", "sliding_window": null });
-    assert_eq!(changed("llama", mistral).unwrap(), AnyConfig::Llama(read));
+    assert_eq!(changed("llama", mistral).unwrap(), AnyConfig::Llama(read.clone()));
+    // A missing window has the default of transformers, and one of the whole context changes nothing.
+    for (changes, window) in [
+        (json!({ "model_type": "mistral", "max_position_embeddings": 8192 }), Some(4096)),
+        (json!({ "model_type": "mistral", "sliding_window": 64 }), Some(64)),
+        (json!({ "model_type": "mistral", "sliding_window": read.context }), None),
+    ] {
+        let config = changed("llama", changes).unwrap();
+        let AnyConfig::Llama(mistral) = &config else { panic!("a llama") };
+        assert_eq!(mistral.window, window);
+        assert_eq!(from_json(&to_json(&config), "config.json").unwrap(), config);
+    }
     for name in FOLDERS {
         let config = changed(name, json!({})).unwrap();
         assert_eq!(from_json(&to_json(&config), "config.json").unwrap(), config);

@@ -1,12 +1,15 @@
 //! Texts that share the pages of one pool get the same logits as when each is computed alone.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they write")]
+
 #[path = "common/decoder.rs"]
 mod decoder;
 
 use decoder::Decoder;
 use gradloom::CpuDevice as _;
+use gradloom_core::ir::DType;
 use gradloom_core::nn::{Stored, store_matrices};
-use gradloom_core::trace::{Tensor, i32};
+use gradloom_core::trace::{AttentionOptions, Tensor, i32, iota};
 use gradloom_models::any_model::AnyModel;
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 use gradloom_models::hugging_face::Folder;
@@ -15,7 +18,7 @@ use gradloom_models::kv::{PagedBatch, PagedKeyValues};
 use gradloom_models::language_model::LanguageModel;
 use gradloom_runtime::pipeline::Target;
 use gradloom_runtime::{Device, Infer, Limits, Precision, Session};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const BLOCKS: usize = 24;
 const BLOCK: usize = 4;
@@ -23,9 +26,27 @@ const BLOCK: usize = 4;
 const SHAPE: BatchShape = BatchShape { rows: 3, time: 5, blocks: 6 };
 const VOCABULARY: usize = 97;
 
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/hugging_face").join(name)
+}
+
 fn session(name: &str) -> Session<AnyModel> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/hugging_face").join(name);
-    Folder::open(path).unwrap().session(&Device::cpu()).unwrap()
+    Folder::open(folder(name)).unwrap().session(&Device::cpu()).unwrap()
+}
+
+/// Returns the Llama as a Mistral with a sliding window.
+fn mistral(window: usize) -> Session<AnyModel> {
+    let copy = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(folder("llama")).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, copy.path().join(path.file_name().unwrap())).unwrap();
+    }
+    let config = copy.path().join("config.json");
+    let mut json: serde_json::Value = serde_json::from_slice(&std::fs::read(&config).unwrap()).unwrap();
+    json["model_type"] = "mistral".into();
+    json["sliding_window"] = window.into();
+    std::fs::write(&config, json.to_string()).unwrap();
+    Folder::open(copy.path()).unwrap().session(&Device::cpu()).unwrap()
 }
 
 /// A pool on the device with its bookkeeping.
@@ -98,8 +119,7 @@ fn assert_near(got: &[f32], want: &[f32]) {
 
 #[test]
 fn texts_of_any_lengths_share_steps_and_the_pool() {
-    for name in ["gpt2", "llama"] {
-        let session = session(name);
+    for session in [session("gpt2"), session("llama"), mistral(1), mistral(6)] {
         let mut paged = Paged::new(&session);
         let texts: [Vec<i32>; 3] =
             [(3..24).collect(), vec![9, 9, 1, 4, 80, 22, 17], (0..24).map(|i| i * 7 % 97).collect()];
@@ -119,6 +139,35 @@ fn texts_of_any_lengths_share_steps_and_the_pool() {
             }
             assert!(step < 5 || done == [21, 5, 24]);
         }
+    }
+}
+
+#[test]
+fn a_window_hides_what_lies_before_it() {
+    const WINDOW: usize = 6;
+    let text: Vec<i32> = (0..24).map(|i| i * 7 % 97).collect();
+    let time = text.len();
+    // The oracle has a mask, by which attention is computed from several ops.
+    let all = |session: &Session<AnyModel>, window: usize| -> Vec<f32> {
+        let program = session.infer([i32("ids", [1, time])], |model, [ids]| {
+            let position = |axis: isize| iota(DType::I32, [time, time], axis);
+            let visible = (position(0) - position(1)).lt(window as i32);
+            let mut attend = |_: usize, [q, k, v]: [Tensor; 3]| {
+                q.attention(k, v, AttentionOptions::causal().mask(visible))
+            };
+            model.logits(model.hidden(ids, iota(DType::I32, [time], 0), &mut attend))
+        });
+        program.unwrap().run((&text,)).unwrap().to_vec()
+    };
+    let (plain, session) = (session("llama"), mistral(WINDOW));
+    let mut forward = session.infer([i32("ids", [1, time])], |model, [ids]| model.forward(ids)).unwrap();
+    let logits = forward.run((&text,)).unwrap().to_vec();
+    assert_near(&logits, &all(&plain, WINDOW));
+    let differs = |other: Vec<f32>| logits.iter().zip(other).any(|(a, b)| (a - b).abs() > 0.01);
+    assert!(differs(all(&plain, WINDOW + 1)) && differs(all(&plain, time)));
+    for length in [1, WINDOW, WINDOW + 1, time] {
+        let row = &logits[(length - 1) * VOCABULARY..length * VOCABULARY];
+        assert_near(&alone(&session, &text[..length]), row);
     }
 }
 

@@ -29,6 +29,7 @@ fn configs() -> [AnyConfig; 2] {
         heads: 4,
         key_heads: 2,
         depth: 16,
+        window: None,
         epsilon: 1e-6,
         rotary: Rotary { base: 10_000.0, scaling: RotaryScaling::None },
         tied: false,

@@ -76,6 +76,7 @@ fn language_models_stand_in_their_own_files() {
         depth: 4,
         layers: 2,
         mlp_width: 12,
+        window: None,
         epsilon: 1e-5,
         rotary: Rotary { base: 10_000.0, scaling: RotaryScaling::None },
         tied: false,
@@ -135,7 +136,7 @@ fn layers_stand_at_their_callers() {
         stands_here(&cache, &heads, |x| cache.extend(x[0], x[0], x[0], length()));
         stands_here(&(), &heads, |x| {
             let earlier = x[0].attention_with_log_sum(x[0], x[0], AttentionOptions::causal());
-            attend_to_new(earlier, [x[0]; 3])
+            attend_to_new(earlier, [x[0]; 3], None)
         });
     }
     let table = Embedding::new(5, 3);

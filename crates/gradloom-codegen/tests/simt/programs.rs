@@ -654,7 +654,7 @@ fn rows_that_follow_from_attention_are_its_epilogue() {
         let (q, [[k, v], [new_k, new_v]]) = ([batch, heads, 1, depth], [keys, 1].map(key));
         let joined = program(&[&q, &k, &v, &new_k, &new_v], |all| {
             let [q, k, v, new_k, new_v] = all.try_into().expect("five tensors");
-            vec![attend_to_new(cached([q, k, v]), [q, new_k, new_v])]
+            vec![attend_to_new(cached([q, k, v]), [q, new_k, new_v], None)]
         });
         let many = [batch, heads, queries, depth];
         let normed = program(&[&many, &k, &v], |all| {

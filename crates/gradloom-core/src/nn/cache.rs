@@ -13,13 +13,14 @@ use crate::trace::{AttentionOptions, Tensor, fail_with_help, full, within};
 pub struct KeyValueCache {
     keys: State,
     values: State,
+    window: Option<usize>,
 }
 
 impl KeyValueCache {
     /// Creates a cache for keys and values `[batch, heads, capacity, depth]`.
     pub fn new(batch: usize, heads: usize, capacity: usize, depth: usize) -> Self {
         let state = || State::new([batch, heads, capacity, depth], DType::F32, 0.0).in_place();
-        Self { keys: state(), values: state() }
+        Self { keys: state(), values: state(), window: None }
     }
 
     /// Returns the cache with keys and values of the given dtype: f32, or a 16-bit float, which halves the
@@ -31,7 +32,7 @@ impl KeyValueCache {
     #[must_use]
     #[track_caller]
     pub fn kept_as(self, dtype: DType) -> Self {
-        Self { keys: self.keys.kept_as(dtype), values: self.values.kept_as(dtype) }
+        Self { keys: self.keys.kept_as(dtype), values: self.values.kept_as(dtype), ..self }
     }
 
     /// Names the cache's states `name.keys` and `name.values`, independently of their path in a model.
@@ -40,7 +41,20 @@ impl KeyValueCache {
         Self {
             keys: self.keys.named(format!("{name}.keys")),
             values: self.values.named(format!("{name}.values")),
+            ..self
         }
+    }
+
+    /// Returns the cache with a window: each query attends to its own position and to the `positions - 1`
+    /// before it.
+    ///
+    /// # Panics
+    /// Panics if `positions` is 0.
+    #[must_use]
+    #[track_caller]
+    pub fn windowed(self, positions: usize) -> Self {
+        assert!(positions > 0, "a window of no positions: a query attends to its own position at least");
+        Self { window: Some(positions), ..self }
     }
 
     /// Computes causal attention of queries whose positions begin at `length` (an i32 scalar), over the first
@@ -57,9 +71,13 @@ impl KeyValueCache {
     #[track_caller]
     pub fn extend(&self, queries: Tensor, keys: Tensor, values: Tensor, length: Tensor) -> Tensor {
         let cached = AttentionOptions::full().key_length(length);
+        let cached = match self.window {
+            Some(window) => cached.query_offset(length).window(window),
+            None => cached,
+        };
         let [old_keys, old_values] = [&self.keys, &self.values].map(|state| state.tensor().cast(DType::F32));
         let cached = queries.attention_with_log_sum(old_keys, old_values, cached);
-        let joined = attend_to_new(cached, [queries, keys, values]);
+        let joined = attend_to_new(cached, [queries, keys, values], self.window);
         let zero = full(DType::I32, Shape::scalar(), 0.0);
         let starts = [zero, zero, length, zero];
         for (state, new) in [(&self.keys, keys), (&self.values, values)] {
@@ -78,9 +96,14 @@ impl Module for KeyValueCache {
 
 /// Computes causal attention of queries over the keys and values of their own positions, each
 /// `[batch, heads, time, depth]`, and combines it with attention over earlier positions, which is the result
-/// of [`Tensor::attention_with_log_sum`].
+/// of [`Tensor::attention_with_log_sum`]. With a window of at least 1, each query attends to its own position
+/// and to the `window - 1` before it; the attention over earlier positions must have the same window.
 #[track_caller]
-pub fn attend_to_new(earlier: (Tensor, Tensor), [queries, keys, values]: [Tensor; 3]) -> Tensor {
+pub fn attend_to_new(
+    earlier: (Tensor, Tensor),
+    [queries, keys, values]: [Tensor; 3],
+    window: Option<usize>,
+) -> Tensor {
     let _place = within();
     for (name, tensor) in [("queries", queries), ("keys", keys), ("values", values)] {
         let shape = tensor.shape();
@@ -92,7 +115,9 @@ pub fn attend_to_new(earlier: (Tensor, Tensor), [queries, keys, values]: [Tensor
     }
     let ([batch, heads, time, depth], key_heads) = (queries.dims(), keys.shape()[1]);
     if time > 1 || key_heads == 0 {
-        let new = queries.attention_with_log_sum(keys, values, AttentionOptions::causal());
+        let options = AttentionOptions::causal();
+        let options = window.map_or(options, |window| options.window(window));
+        let new = queries.attention_with_log_sum(keys, values, options);
         return join(earlier, new);
     }
     // A single new position attends only to itself, so the result is its value and there is one score. These

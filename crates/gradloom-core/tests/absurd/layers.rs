@@ -65,6 +65,7 @@ fn layers_of_any_size() {
         [v: f64] [State::new([2], DType::I32, *v).kept_as(DType::I32)], |l, _| l[0].tensor();
         [a: usize, b: usize] KeyValueCache::new(*a, *b, 4, 2), |l, x| l.extend(x, x, x, x);
         [a: usize, b: usize] KeyValueCache::new(1, 2, *a, *b), |l, x| l.extend(x, x, x, x);
+        [w: usize] KeyValueCache::new(1, 2, 4, 2).windowed((*w).max(1)), |l, x| l.extend(x, x, x, x);
     }
     r.check(15_000);
 }

@@ -110,7 +110,7 @@ impl Gpt2 {
     /// attends to itself and those before it in its row.
     #[track_caller]
     pub fn forward_at(&self, ids: Tensor, positions: Tensor) -> Tensor {
-        self.logits(self.hidden(ids, positions, &mut causal))
+        self.logits(self.hidden(ids, positions, &mut causal(None)))
     }
 
     /// Returns the logits of the token after one position, `[1, vocabulary]`, for i32 ids `[1, time]` and an
@@ -137,7 +137,7 @@ impl Gpt2 {
     #[track_caller]
     fn hidden_from_start(&self, ids: Tensor) -> Tensor {
         let [_, time] = ids.dims();
-        self.blocks(self.wte.forward(ids) + self.wpe.weight.tensor().slice(0, 0..time), &mut causal)
+        self.blocks(self.wte.forward(ids) + self.wpe.weight.tensor().slice(0, 0..time), &mut causal(None))
     }
 
     fn blocks(&self, embedded: Tensor, attend: &mut Attend<'_>) -> Tensor {
@@ -153,7 +153,7 @@ impl Gpt2 {
 impl LanguageModel for Gpt2 {
     fn sizes(&self) -> Sizes {
         let Gpt2Config { vocabulary, context, width, heads, layers, .. } = self.config;
-        Sizes { vocabulary, context, layers, heads, key_heads: heads, depth: width / heads }
+        Sizes { vocabulary, context, layers, heads, key_heads: heads, depth: width / heads, window: None }
     }
 
     #[track_caller]

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 /// Converts a `config.json` to a model configuration. Error messages refer to the file as `path`.
 ///
-/// The supported model types are `gpt2`, `llama`, and `mistral` without a sliding window shorter than the
-/// context. Keys that do not affect the computed values are ignored.
+/// The supported model types are `gpt2`, `llama` and `mistral`. Keys that do not affect the computed values
+/// are ignored.
 ///
 /// # Errors
 /// Returns an error if `config` is not an object, if a key is missing or has the wrong type, or if a key
@@ -28,13 +28,9 @@ pub fn from_json(config: &Value, path: &str) -> Result<AnyConfig> {
                 true => keys.optional_size("sliding_window")?,
                 false => Some(4096),
             };
-            let context = keys.first_size(&["max_position_embeddings"], MISTRAL.context)?;
-            if let Some(window) = window.filter(|window| *window < context) {
-                let message = format!("{path}: `sliding_window` is {window}, below the context of {context}");
-                return Err(Error::new(ErrorKind::File, message)
-                    .help("what can be read is null, or not below max_position_embeddings"));
-            }
-            llama(&keys, &MISTRAL).map(AnyConfig::Llama)
+            let config = llama(&keys, &MISTRAL)?;
+            let window = window.filter(|window| *window < config.context);
+            Ok(AnyConfig::Llama(LlamaConfig { window, ..config }))
         }
         _ => Err(keys.unsupported("model_type", "gpt2, llama or mistral")),
     }
@@ -101,6 +97,7 @@ fn llama(keys: &Keys<'_>, usual: &Usual) -> Result<LlamaConfig> {
         heads,
         key_heads: key_heads.unwrap_or(heads),
         depth: keys.optional_size("head_dim")?.unwrap_or(width / heads.max(1)),
+        window: None,
         epsilon: keys.number("rms_norm_eps", Some(1e-6))?,
         rotary: rotary(keys)?,
         tied: keys.flag("tie_word_embeddings", false)?,
@@ -176,7 +173,7 @@ pub fn to_json(config: &AnyConfig) -> Value {
                 _ => Map::from_iter([("rope_type".to_string(), json!("default"))]),
             };
             parameters.insert("rope_theta".into(), json!(rotary.base));
-            json!({
+            let mut keys = json!({
                 "architectures": ["LlamaForCausalLM"],
                 "model_type": "llama",
                 "vocab_size": config.vocabulary,
@@ -195,7 +192,13 @@ pub fn to_json(config: &AnyConfig) -> Value {
                 "tie_word_embeddings": config.tied,
                 "attention_bias": config.attention_bias,
                 "mlp_bias": config.mlp_bias,
-            })
+            });
+            if let Some(window) = config.window {
+                keys["architectures"] = json!(["MistralForCausalLM"]);
+                keys["model_type"] = json!("mistral");
+                keys["sliding_window"] = json!(window);
+            }
+            keys
         }
     }
 }

@@ -105,6 +105,11 @@ impl PagedKeyValues {
     fn attend(&self, layer: usize, [q, k, v]: [Tensor; 3], batch: PagedBatch, places: Tensor) -> Tensor {
         let [keys, values] = &self.layers[layer];
         let pooled = AttentionOptions::full().key_length(batch.starts).block_table(batch.tables);
+        let window = self.sizes.window;
+        let pooled = match window {
+            Some(window) => pooled.query_offset(batch.starts).window(window),
+            None => pooled,
+        };
         let [all_keys, all_values] = [keys, values].map(|state| state.tensor().cast(DType::F32));
         let pooled = q.attention_with_log_sum(all_keys, all_values, pooled);
         for (state, new) in [(keys, k), (values, v)] {
@@ -113,7 +118,7 @@ impl PagedKeyValues {
             let pool = state.tensor().reshape([rows, shape[3]]);
             state.set(pool.scatter_distinct_rows(places, new.cast(state.ty().dtype)).reshape(shape));
         }
-        attend_to_new(pooled, [q, k, v])
+        attend_to_new(pooled, [q, k, v], window)
     }
 
     /// Copies block `from[i]` to block `to[i]` for each i; both are i32 `[n]`. A destination of -1 copies

@@ -26,6 +26,10 @@ pub struct LlamaConfig {
     pub key_heads: usize,
     /// Width of a query, key or value; even. Usually `width / heads`.
     pub depth: usize,
+    /// Sliding window: number of positions that a query attends to, its own included; `None` if it attends to
+    /// all before it.
+    #[serde(default)]
+    pub window: Option<usize>,
     /// Constant added to the mean square in each normalization to avoid division by zero.
     pub epsilon: f64,
     /// Rotary embedding of queries and keys.
@@ -125,6 +129,7 @@ impl LlamaConfig {
             ("heads", self.heads),
             ("key_heads", self.key_heads),
             ("depth", self.depth),
+            ("window", self.window.unwrap_or(1)),
         ];
         if let Some((name, _)) = sizes.into_iter().find(|(_, size)| *size == 0) {
             return Err(LlamaConfigError::Zero(name));

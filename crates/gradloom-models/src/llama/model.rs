@@ -125,8 +125,8 @@ impl Llama {
 
 impl LanguageModel for Llama {
     fn sizes(&self) -> Sizes {
-        let LlamaConfig { vocabulary, context, layers, heads, key_heads, depth, .. } = self.config;
-        Sizes { vocabulary, context, layers, heads, key_heads, depth }
+        let LlamaConfig { vocabulary, context, layers, heads, key_heads, depth, window, .. } = self.config;
+        Sizes { vocabulary, context, layers, heads, key_heads, depth, window }
     }
 
     #[track_caller]

@@ -23,7 +23,10 @@ pub(crate) struct TextCache {
 impl TextCache {
     /// Creates an empty cache. Caches with the same name and store share their contents.
     pub(crate) fn new(sizes: Sizes, name: &str, dtype: DType) -> Self {
-        let cache = || KeyValueCache::new(1, sizes.key_heads, sizes.context, sizes.depth).kept_as(dtype);
+        let cache = || {
+            let cache = KeyValueCache::new(1, sizes.key_heads, sizes.context, sizes.depth).kept_as(dtype);
+            sizes.window.map_or(cache.clone(), |window| cache.windowed(window))
+        };
         Self {
             name: name.to_string(),
             length: State::new([], DType::I32, 0.0).named(format!("{name}.length")),
