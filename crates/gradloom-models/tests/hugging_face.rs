@@ -13,6 +13,7 @@ use gradloom_core::trace::{Tensor, i32};
 use gradloom_models::any_model::{AnyConfig, AnyModel};
 use gradloom_models::hugging_face::{Folder, Generation, Saving, from_json, save, to_json};
 use gradloom_models::language_model::LanguageModel;
+use gradloom_models::llama::{Llama, LlamaConfig};
 use gradloom_runtime::files::Weights;
 use gradloom_runtime::{Device, Session};
 use serde_json::{Value, json};
@@ -142,6 +143,24 @@ fn what_is_saved_is_what_was_read() {
             assert_eq!(place.path().join("model.safetensors").exists(), shard_bytes == usize::MAX);
         }
     }
+}
+
+#[test]
+fn a_model_that_transformers_does_not_have_is_not_saved() {
+    let AnyConfig::Llama(config) = Folder::open(path("llama")).unwrap().config().clone() else {
+        panic!("a llama")
+    };
+    let session = |config: &LlamaConfig| {
+        let model = AnyModel::Llama(Llama::new(config).unwrap());
+        Session::new(model, &Device::cpu(), 1).unwrap()
+    };
+    let mistral = LlamaConfig { window: Some(9), ..config };
+    let place = tempfile::tempdir().unwrap();
+    save(&session(&mistral), place.path(), &Saving::default()).unwrap();
+    assert_eq!(*Folder::open(place.path()).unwrap().config(), AnyConfig::Llama(mistral.clone()));
+    let biased = LlamaConfig { attention_bias: true, ..mistral };
+    let error = save(&session(&biased), place.path(), &Saving::default()).unwrap_err();
+    assert!(error.message().contains("a sliding window and biases"), "{error}");
 }
 
 #[test]

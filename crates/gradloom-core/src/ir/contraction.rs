@@ -75,7 +75,7 @@ pub struct AttentionSpec {
     /// True if only keys at or before a query's own position are visible to it.
     pub causal: bool,
     /// Number of positions of the window before a query's own position, itself included, and likewise after
-    /// it; at most [`AttentionSpec::MAX_WINDOW`]. `None` if keys are visible at any distance.
+    /// it; from 1 to [`AttentionSpec::MAX_WINDOW`]. `None` if keys are visible at any distance.
     pub window: Option<u32>,
     /// Factor applied to the scores, usually `1 / sqrt(depth)`.
     pub scale: f64,
@@ -96,7 +96,8 @@ impl std::hash::Hash for AttentionSpec {
 }
 
 impl AttentionSpec {
-    /// Maximum extent of a window, below which sums of positions do not overflow an i32.
+    /// Maximum number of positions of a window, and of queries and keys under one, so that sums of positions
+    /// do not overflow an i32.
     pub const MAX_WINDOW: u32 = 1 << 28;
 
     /// Returns the number of operands after q, k and v.
@@ -138,7 +139,7 @@ impl AttentionSpec {
         };
         let (queries, keys) = (shapes[0][2] as u64, product([shapes[1][2], table]));
         let window = self.window.map_or(u64::MAX, u64::from);
-        let reach = if self.causal { window } else { window.saturating_mul(2).saturating_sub(1) };
+        let reach = if self.causal { window } else { window.saturating_mul(2) - 1 };
         let seen = match self.causal && !self.query_offset {
             // A query does not see the keys that are visible to the query `window` positions before it.
             true => causal_pairs(queries, keys) - causal_pairs(queries.saturating_sub(window), keys),

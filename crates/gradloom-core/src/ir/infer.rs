@@ -512,11 +512,16 @@ fn attention(spec: &AttentionSpec, t: &[&Type]) -> Result<Vec<Type>> {
     if [q, k, v].iter().any(|ty| ty.dtype != DType::F32 || ty.shape.rank() != 4) {
         return wrong(of(), "all three are f32, [batch, heads, length, depth]");
     }
-    if let Some(window) = spec.window.filter(|window| *window > AttentionSpec::MAX_WINDOW) {
-        let help = format!("a window has at most {} positions", AttentionSpec::MAX_WINDOW);
-        return wrong(format!("attention with a window of {window} positions"), &help);
-    }
     let [offset, length, table] = spec.extra_positions();
+    if let Some(window) = spec.window {
+        let most = AttentionSpec::MAX_WINDOW;
+        let keys =
+            table.map_or(1, |table| t[table].shape.get(1).copied().unwrap_or(0)).saturating_mul(k.shape[2]);
+        if !(1..=most).contains(&window) || q.shape[2].max(keys) > most as usize {
+            let help = format!("a window has 1 to {most} positions, and as many queries and keys");
+            return wrong(format!("{} with a window of {window} positions", of()), &help);
+        }
+    }
     for position in [offset, length].into_iter().flatten() {
         let (ty, batch) = (t[position], q.shape[0]);
         if ty.dtype != DType::I32 || ty.shape.rank() > 1 || ty.shape.rank() == 1 && ty.shape[0] != batch {

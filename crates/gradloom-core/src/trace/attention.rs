@@ -57,7 +57,7 @@ impl AttentionOptions {
     }
 
     /// Restricts each query to keys fewer than `positions` positions before it (and, unless causal, after
-    /// it). Blocks of keys that are outside of the window of every query of a block are skipped.
+    /// it), at least 1. Blocks of keys that are outside of the window of every query of a block are skipped.
     pub fn window(mut self, positions: usize) -> Self {
         self.window = Some(positions);
         self
@@ -148,16 +148,17 @@ impl Tensor {
         {
             return (placeholder(DType::F32, shape.clone()), placeholder(DType::F32, shape.without(&[3])));
         }
+        if options.window == Some(0) {
+            let message = "`attention` with a window of 0 positions".to_string();
+            fail("attention", message, Some("a window has at least 1: a query's own position".into()));
+            return (placeholder(DType::F32, shape.clone()), placeholder(DType::F32, shape.without(&[3])));
+        }
         if options.scores.are_kept() {
             return self.attention_of_scores(keys, values, options);
         }
         let spec = AttentionSpec {
             causal: options.causal,
-            // No two positions are farther apart than the largest window.
-            window: options
-                .window
-                .and_then(|window| u32::try_from(window).ok())
-                .filter(|window| *window <= AttentionSpec::MAX_WINDOW),
+            window: options.window_of(&shape, &keys.shape()),
             scale: options.scale.unwrap_or(1.0 / (shape[3] as f64).sqrt()),
             query_offset: options.query_offset.is_some(),
             key_length: options.key_length.is_some(),
@@ -264,11 +265,19 @@ impl Scores {
 }
 
 impl AttentionOptions {
+    /// Returns the window of attention of q over k, or `None` if it hides no key.
+    fn window_of(&self, q: &Shape, k: &Shape) -> Option<u32> {
+        let extent = q[2].max(k.get(2).copied().unwrap_or(0));
+        let positions_are_known = self.query_offset.is_none() && self.block_table.is_none();
+        let window = self.window.filter(|&window| !(positions_are_known && window >= extent.max(1)))?;
+        Some(u32::try_from(window).unwrap_or(u32::MAX))
+    }
+
     /// Returns `true` if each query attends at least to the key at its own position, so that no query and no
     /// key is unused.
     fn each_sees_itself(&self, pairs: &[usize; 4]) -> bool {
         let hidden = [self.query_offset, self.key_length, self.scores.mask, self.scores.bias];
-        pairs[2] == pairs[3] && self.window != Some(0) && hidden.iter().all(Option::is_none)
+        pairs[2] == pairs[3] && hidden.iter().all(Option::is_none)
     }
 
     /// Returns a mask of the keys to which each query attends, which broadcasts to the scores; `None` if each

@@ -334,7 +334,7 @@ impl Task<'_> {
         unsafe {
             let Online { maximum, sum } = self.state(scratch, row);
             let output = std::slice::from_raw_parts_mut(self.output(row), self.operands.shape.value_depth);
-            // The row of a query that sees no key has not been written yet, so it is filled with zeros.
+            // The row of a query that sees no key may not have been written, so it is filled with zeros.
             if seen {
                 let factor = 1.0 / sum;
                 output.iter_mut().for_each(|value| *value *= factor);

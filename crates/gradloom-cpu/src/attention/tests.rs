@@ -24,7 +24,6 @@ impl Setup {
             window: random.pick(&[
                 None,
                 None,
-                Some(0),
                 Some(1),
                 Some(3),
                 Some(10),
@@ -172,6 +171,22 @@ impl Setup {
         }
         [dq, dk, dv]
     }
+
+    /// Returns a copy of q, k, v or a cotangent in which the rows that are not used are NaN: those of queries
+    /// that see no key, or of keys that no query sees.
+    fn spoiled(&self, tensor: &Tensor, is_of_keys: bool) -> Tensor {
+        let s = self.shape;
+        let is_used = |row: usize| match is_of_keys {
+            true => (0..s.queries).any(|query| self.sees(query, row)),
+            false => (0..s.keys).any(|key| self.sees(row, key)),
+        };
+        let shape = tensor.layout.shape.clone();
+        let spoil = |(i, value): (usize, f64)| {
+            if is_used(i / shape[3] % shape[2]) { value as f32 } else { f32::NAN }
+        };
+        let values: Vec<f32> = tensor.values().into_iter().enumerate().map(spoil).collect();
+        Tensor::f32(shape.clone(), &values)
+    }
 }
 
 fn floats(bits: &[u32]) -> Vec<f32> {
@@ -181,19 +196,26 @@ fn floats(bits: &[u32]) -> Vec<f32> {
 /// Checks the forward and the backward pass of a setup with every instruction set.
 fn check(what: &str, setup: &Setup, random: &mut Random) {
     for level in InstructionSet::available() {
-        check_on(level, what, setup, random);
+        check_on(level, what, setup, random, false);
+        check_on(level, what, setup, random, true);
     }
 }
 
-fn check_on(level: InstructionSet, what: &str, setup: &Setup, random: &mut Random) {
+/// Checks a setup, with NaN in the rows that are not used if `spoils`.
+fn check_on(level: InstructionSet, what: &str, setup: &Setup, random: &mut Random, spoils: bool) {
     let s = setup.shape;
     let q = Tensor::strided(random, &setup.q_shape(s.depth));
     let k = Tensor::strided(random, &setup.kv_shape(s.depth));
     let v = Tensor::strided(random, &setup.kv_shape(s.value_depth));
     let Setup { spec, offset, length, .. } = setup;
-    let what = format!("{what}, {level:?}: {s:?} {spec:?} offset {offset} length {length}");
-    let reads = [vec![q, k, v], setup.extras(random, &[])].concat();
-    let [q, k, v] = [0, 1, 2].map(|i| reads[i].values());
+    let what = format!("{what}, {level:?}: {s:?} {spec:?} offset {offset} length {length}, NaN: {spoils}");
+    let given = |tensor: &Tensor, is_of_keys: bool| match spoils {
+        true => setup.spoiled(tensor, is_of_keys),
+        false => tensor.clone(),
+    };
+    let given_qkv = vec![given(&q, false), given(&k, true), given(&v, true)];
+    let reads = [given_qkv, setup.extras(random, &[])].concat();
+    let [q, k, v] = [q, k, v].map(|tensor| tensor.values());
 
     let forward = setup.forward(reads.clone());
     let results = forward.run_on_all_pools(&Attention::new(&forward.launch(), spec, level)).unwrap();
@@ -205,6 +227,7 @@ fn check_on(level: InstructionSet, what: &str, setup: &Setup, random: &mut Rando
     let expected = setup.expected_gradients(&q, &k, &v, &cotangent.values());
     let output = Tensor::f32(setup.q_shape(s.value_depth), &floats(&results[0]));
     let log_sum = Tensor::f32([s.batch, s.heads, s.queries], &floats(&results[1]));
+    let cotangent = given(&cotangent, false);
     let backward = setup.backward([reads, vec![output, log_sum, cotangent]].concat());
     let results = backward.run_on_all_pools(&AttentionGrad::new(&backward.launch(), spec, level)).unwrap();
     for (name, (result, expected)) in ["dq", "dk", "dv"].iter().zip(results.iter().zip(&expected)) {

@@ -193,7 +193,7 @@ pub fn to_json(config: &AnyConfig) -> Value {
                 "attention_bias": config.attention_bias,
                 "mlp_bias": config.mlp_bias,
             });
-            if let Some(window) = config.window {
+            if let Some(window) = config.window.filter(|window| *window < config.context) {
                 keys["architectures"] = json!(["MistralForCausalLM"]);
                 keys["model_type"] = json!("mistral");
                 keys["sliding_window"] = json!(window);

@@ -46,12 +46,21 @@ struct Parameter {
 /// process leaves a mixture of old and new ones, so write to a new folder and rename it afterwards.
 ///
 /// # Errors
-/// Returns an error if a file cannot be written, or on the null device, which stores no parameters.
+/// Returns an error if a file cannot be written, if no model type of transformers has the model's features,
+/// or on the null device, which stores no parameters.
 pub fn save(session: &Session<AnyModel>, path: impl AsRef<Path>, saving: &Saving) -> Result<()> {
     let path = path.as_ref();
     if !saving.dtype.is_float() {
         return Err(Error::new(ErrorKind::File, format!("a model is not written as {}", saving.dtype))
             .help("take f32, f16 or bf16"));
+    }
+    if let AnyConfig::Llama(config) = session.model().config()
+        && config.window.is_some()
+        && (config.attention_bias || config.mlp_bias)
+    {
+        // A `llama` has no window, and a `mistral` no biases.
+        let message = "no model of transformers has both a sliding window and biases".to_string();
+        return Err(Error::new(ErrorKind::File, message).help("take a model without one of them"));
     }
     std::fs::create_dir_all(path).map_err(|error| failed(path, &error))?;
     session.materialize()?;

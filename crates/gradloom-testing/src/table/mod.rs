@@ -293,7 +293,7 @@ fn attention(r: &mut Random) -> Instance {
     for flag in [&mut causal, &mut query_offset, &mut key_length] {
         *flag = r.below(2) == 0;
     }
-    let window = (r.below(2) == 0).then(|| r.below(4) as u32);
+    let window = (r.below(2) == 0).then(|| 1 + r.below(4) as u32);
     let spec = AttentionSpec { causal, window, query_offset, key_length, ..PLAIN_ATTENTION };
     let (batch, kv_heads, group) = (1 + r.below(2), 1 + r.below(2), 1 + r.below(2));
     let (queries, keys, depth, value_depth) = (r.below(4), r.below(5), 1 + r.below(3), 1 + r.below(3));

@@ -100,6 +100,17 @@ impl AttentionProblem {
         self.spec.causal || self.spec.key_length || self.spec.window.is_some()
     }
 
+    /// Returns `true` if some query may see no key, or if some key may be visible to no query. The elements
+    /// of such rows may be NaN, and must not reach the results of others.
+    pub fn has_unused_rows(&self) -> bool {
+        let AttentionSpec { causal, window, query_offset, key_length, .. } = self.spec;
+        let is_one_sided = causal || window.is_some();
+        query_offset
+            || key_length
+            || is_one_sided && self.keys > self.queries
+            || window.is_some() && self.queries > self.keys
+    }
+
     /// Returns the number of bytes of one f32 per query: the dot product of its output with its cotangent,
     /// which the first kernel of the gradient passes to the second.
     pub fn means_bytes(&self) -> u64 {

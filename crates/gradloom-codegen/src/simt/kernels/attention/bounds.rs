@@ -85,6 +85,13 @@ impl<'k> Attention<'k, '_> {
         k.load(k.buffer(Role::Operand(read), view.dtype), index_at(k, view.layout, number))
     }
 
+    /// Returns the start of the blocks of `block` queries to which any key from `key` on is visible. It is a
+    /// multiple of `block`, unless a query before it may see no key: the elements of such a query may be NaN.
+    pub(super) fn start_of_queries(&self, bounds: &Bounds<'k>, key: Value<'k>, block: u32) -> Value<'k> {
+        let start = bounds.begin_of_queries(key);
+        if self.problem.has_unused_rows() { start } else { start / block * block }
+    }
+
     fn check_length(&self, length: Value<'k>, sequence: Value<'k>) {
         self.k.report_index(length, narrow(self.problem.keys + 1), sequence);
     }
@@ -92,7 +99,7 @@ impl<'k> Attention<'k, '_> {
     fn bounds_of(&self, offset: Option<Value<'k>>, length: Option<Value<'k>>) -> Bounds<'k> {
         let (k, queries, keys) = (self.k, narrow(self.problem.queries), narrow(self.problem.keys));
         let window = self.problem.spec.window;
-        let [least, most] = [queries, keys].map(|extent| small(extent + window.unwrap_or(0)));
+        let [least, most] = [queries, keys].map(|extent| small(extent.saturating_add(window.unwrap_or(0))));
         let clamped = |offset: Value<'k>| offset.max(k.i32(-least)).min(k.i32(most));
         let length = length.map(|length| length.clamped(keys + 1).cast(DType::U32));
         Bounds {
@@ -122,6 +129,7 @@ impl<'k> Bounds<'k> {
         self.first_key(query).unwrap_or(self.k.u32(0))
     }
 
+    /// Returns the first key visible to any query from `query` on; `None` if it is 0.
     fn first_key(&self, query: Value<'k>) -> Option<Value<'k>> {
         let (k, window) = (self.k, self.window?);
         Some(match self.offset {
@@ -181,6 +189,7 @@ impl<'k> Bounds<'k> {
     /// queries.
     pub(super) fn query_end(&self, key: Value<'k>) -> Option<Value<'k>> {
         let (k, window) = (self.k, self.window?);
+        let key = key.min(self.length.max(k.u32(1)) - 1);
         Some(match self.offset {
             None => (key + window).min(k.u32(self.queries)),
             Some(offset) => self.inside(key.cast(DType::I32) + k.i32(small(window)) - offset),

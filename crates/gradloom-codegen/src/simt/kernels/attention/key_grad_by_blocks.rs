@@ -22,7 +22,7 @@ struct KeyBlock<'k> {
     keys: Vec<Value<'k>>,
     /// Queries to which each of these keys is visible.
     ranges: Vec<QueryRange<'k>>,
-    /// Start of the first block of queries to which a key of the block is visible.
+    /// Start of the blocks of queries to which a key of the block is visible.
     begin: Value<'k>,
     /// End of the queries to which a key of the block is visible.
     end: Value<'k>,
@@ -100,7 +100,7 @@ impl<'k> Attention<'k, '_> {
             tile,
             of,
             ranges: keys.iter().map(|&key| bounds.queries(key)).collect(),
-            begin: bounds.begin_of_queries(first) / columns * columns,
+            begin: self.start_of_queries(&bounds, first, columns),
             end: end.unwrap_or(k.u32(narrow(self.problem.queries))),
             thread,
             first,
@@ -119,12 +119,12 @@ impl<'k> Attention<'k, '_> {
         let (k, count) = (self.k, self.problem.queries);
         let [q, ..] = self.queries_keys_values();
         let [_, log_sum, cotangent] = self.output_and_cotangent();
-        let (end, sharing) = (k.u32(narrow(count)), narrow(self.problem.sharing()));
+        let sharing = narrow(self.problem.sharing());
         let [sequence, key_head] = block.of;
         k.count(key_head * sharing, (key_head + 1) * sharing, k.u32(1), |head| {
             let of = [sequence, head];
             k.count(block.begin, block.end, k.u32(narrow(block.tile.columns())), |start| {
-                let window = Window { first: start, end, count };
+                let window = Window { first: start, end: block.end, count };
                 for (operand, memory) in [(q, memory[0]), (cotangent, memory[1])] {
                     memory.fill(block.tile.threads(), operand, &window, &|query| operand.start(of, query));
                 }

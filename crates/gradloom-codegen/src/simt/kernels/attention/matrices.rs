@@ -333,7 +333,7 @@ pub(super) struct Keys<'k> {
 pub(super) struct QueriesOfKeys<'k> {
     /// Queries to which each of the invocation's keys is visible.
     pub(super) ranges: [QueryRange<'k>; 2],
-    /// Start of the first block of queries to which a key of the workgroup is visible.
+    /// Start of the blocks of queries to which a key of the workgroup is visible.
     pub(super) begin: Value<'k>,
     /// End of the queries to which a key of the workgroup is visible; `None` if it is the number of queries.
     pub(super) end: Option<Value<'k>>,
@@ -440,7 +440,7 @@ impl<'k> Attention<'k, '_> {
     /// Returns the queries to which the workgroup's keys are visible, in blocks of `block` queries.
     pub(super) fn queries_of(&self, place: &Place<'k>, own: &Own<'k>, block: u32) -> QueriesOfKeys<'k> {
         let ranges = place.rows.map(|row| own.bounds.queries(own.first + row));
-        let begin = own.bounds.begin_of_queries(own.first) / block * block;
+        let begin = self.start_of_queries(&own.bounds, own.first, block);
         QueriesOfKeys { ranges, begin, end: own.bounds.query_end(own.first + (own.rows - 1)) }
     }
 
@@ -687,12 +687,12 @@ impl<'k> Attention<'k, '_> {
         let rows = narrow(AttentionMatrices::ROWS);
         let QueriesOfKeys { ranges, begin, end } = self.queries_of(&place, &own, rows);
         let end = end.unwrap_or(k.u32(count));
-        let whole = count.is_multiple_of(rows);
+        let whole = count.is_multiple_of(rows) && !problem.has_unused_rows();
         let sharing = narrow(problem.sharing());
         k.count(of[1] * sharing, (of[1] + 1) * sharing, k.u32(1), |head| {
             let of = [of[0], head];
             k.count(begin, end, k.u32(rows), |start| {
-                let window = Window { first: start, end: k.u32(count), count: problem.queries };
+                let window = Window { first: start, end, count: problem.queries };
                 let filled: [Filled<'_, 'k, '_>; 2] = [
                     (queries, q, &|row| q.start(of, row)),
                     (slopes, cotangent, &|row| cotangent.start(of, row)),

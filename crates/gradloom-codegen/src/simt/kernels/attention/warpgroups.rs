@@ -155,10 +155,11 @@ impl<'k, 'b> Attention<'k, 'b> {
         slot
     }
 
-    /// Masks the scores of the block from key `start` on.
-    fn mask_keys(&self, state: &Queries<'k, '_>, scores: &[Variable<'k>], start: Value<'k>) {
+    /// Replaces the elements for keys that are not visible, in the block from key `start` on.
+    fn mask_keys(&self, state: &Queries<'k, '_>, scores: &[Variable<'k>], otherwise: f32, start: Value<'k>) {
         let first = start + state.place.column;
-        self.mask(scores, state.of_all.excludes_any(start, ROWS), &state.place, &|which, column| {
+        let is_partial = state.of_all.excludes_any(start, ROWS);
+        self.mask((scores, otherwise), is_partial, &state.place, &|which, column| {
             state.visible.ranges[which].relative_to(first)(column)
         });
     }
@@ -174,11 +175,11 @@ impl<'k, 'b> Attention<'k, 'b> {
         Window { first: own.first, end, count: self.problem.queries }
     }
 
-    /// Replaces the scores that are not `visible` by [`LOWEST`] if the block `is_partial`, that is, contains
-    /// any such scores.
+    /// Replaces the elements that are not `visible` if the block `is_partial`, that is, contains any such
+    /// elements.
     fn mask(
         &self,
-        scores: &[Variable<'k>],
+        (scores, otherwise): (&[Variable<'k>], f32),
         is_partial: Value<'k>,
         place: &Place<'k>,
         visible: &dyn Fn(usize, u32) -> Value<'k>,
@@ -191,7 +192,7 @@ impl<'k, 'b> Attention<'k, 'b> {
                     let four = elements_of(value, which);
                     [0, 1, 2, 3].map(|i: usize| {
                         let is_visible = visible(which as usize, j * SIDE + place.columns[i]);
-                        is_visible.select(four[i], k.f32(LOWEST))
+                        is_visible.select(four[i], k.f32(otherwise))
                     })
                 });
                 sum.set(sum_of_elements(k, shown));
@@ -232,7 +233,7 @@ impl<'k, 'b> Attention<'k, 'b> {
             let (keys, first) = blocks.at(0, slot);
             k.start_product((&scores, false), Factor::Shared(queries), (keys, first, true));
             k.await_products(0, &[&scores]);
-            self.mask_keys(&state, &scores, start);
+            self.mask_keys(&state, &scores, LOWEST, start);
             let values: Vec<Value<'k>> = scores.iter().map(|sum| sum.get()).collect();
             let shown = [0, 1].map(|which: u32| -> Vec<[Value<'k>; 4]> {
                 values.iter().map(|value| elements_of(*value, which)).collect()
@@ -320,6 +321,11 @@ impl<'k, 'b> Attention<'k, 'b> {
         });
         let (scale, away) = (self.scale(), k.f32(-self.factor()));
         let means = self.means_by_matrices(place, own, there).map(|mean| mean * away);
+        let has_unused_rows = problem.has_unused_rows();
+        let means = [0, 1].map(|which: usize| match has_unused_rows {
+            true => ranges[which].is_any().select(means[which], k.f32(0.0)),
+            false => means[which],
+        });
         let exponent = k.f32(self.scale_of_exponents());
         let (scores, slopes) = (self.block_scores(), self.block_scores());
         let sums = self.matrix_sums(problem.depth);
@@ -329,7 +335,7 @@ impl<'k, 'b> Attention<'k, 'b> {
             k.start_product((&scores, false), Factor::Shared(matrices[0]), (keys, first_key, true));
             k.start_product((&slopes, false), Factor::Shared(matrices[1]), (values, first_value, true));
             k.await_products(1, &[&scores]);
-            self.mask_keys(&state, &scores, start);
+            self.mask_keys(&state, &scores, LOWEST, start);
             let values: Vec<Value<'k>> = scores.iter().map(|sum| sum.get()).collect();
             let weights = [0, 1].map(|which: u32| {
                 let weight = |score: Value<'k>| score.mul_add(exponent, offs[which as usize]).native_exp2();
@@ -339,6 +345,9 @@ impl<'k, 'b> Attention<'k, 'b> {
                     .collect::<Vec<[Value<'k>; 4]>>()
             });
             k.await_products(0, &[&slopes]);
+            if has_unused_rows {
+                self.mask_keys(&state, &slopes, 0.0, start);
+            }
             let values: Vec<Value<'k>> = slopes.iter().map(|sum| sum.get()).collect();
             let slopes = [0, 1].map(|which: u32| {
                 let slope = |(value, weights): (&Value<'k>, &[Value<'k>; 4])| {
@@ -367,11 +376,12 @@ impl<'k, 'b> Attention<'k, 'b> {
         let [_, log_sum, cotangent] = self.output_and_cotangent();
         let (count, sharing) = (narrow(problem.queries), narrow(problem.sharing()));
         let QueriesOfKeys { ranges, begin, end } = self.queries_of(&place, &own, ROWS);
-        let end = match end {
-            None => k.u32(count.next_multiple_of(ROWS)),
-            Some(end) => ((end + (ROWS - 1)) / ROWS * ROWS).max(begin),
+        let has_unused_rows = problem.has_unused_rows();
+        let turns = match end {
+            None if !has_unused_rows => (k.u32(count.next_multiple_of(ROWS)) - begin) / ROWS,
+            _ => (end.unwrap_or(k.u32(count)).max(begin) - begin + (ROWS - 1)) / ROWS,
         };
-        let turns = (end - begin) / ROWS;
+        let end = end.unwrap_or(k.u32(count));
         // The blocks of queries of all heads that share the keys are numbered consecutively.
         let block = |number: Value<'k>| {
             let (head, turn) = match sharing {
@@ -388,7 +398,7 @@ impl<'k, 'b> Attention<'k, 'b> {
             Blocks::new(k, place.threads, self.half, [(q, problem.depth), (cotangent, problem.value_depth)]);
         let copy = |slot: Value<'k>, number: Value<'k>| {
             let (of, first) = block(number);
-            let window = Window { first, end: k.u32(count), count: problem.queries };
+            let window = Window { first, end, count: problem.queries };
             blocks.copy(slot, &window, [&|row| q.start(of, row), &|row| cotangent.start(of, row)]);
         };
         // The negated log-sum-exp, as the exponent of a power of two, and the negated and scaled mean of each
@@ -400,7 +410,8 @@ impl<'k, 'b> Attention<'k, 'b> {
             let known = log_sum.number(log_sum.start(of, query));
             let sees = known.compare(CompareOp::Gt, k.f32(LOWEST));
             let off = sees.select(known * k.f32(-LOG2_E), k.f32(0.0));
-            [off, k.load(self.means(), self.query_number(of, query)) * k.f32(-self.factor())]
+            let mean = k.load(self.means(), self.query_number(of, query)) * k.f32(-self.factor());
+            [off, if has_unused_rows { sees.select(mean, k.f32(0.0)) } else { mean }]
         };
         let store = |slot: Value<'k>, values: [Value<'k>; 2]| {
             k.when(k.local().below(ROWS), || {
@@ -441,10 +452,11 @@ impl<'k, 'b> Attention<'k, 'b> {
             let is_partial =
                 of_all.excludes_any(start, ROWS) | (start + (ROWS - 1)).compare(CompareOp::Ge, k.u32(count));
             let first = start + place.column;
-            self.mask(&scores, is_partial, &place, &|which, column| {
+            let visible = |which: usize, column: u32| {
                 let query = first + column;
                 ranges[which].contains(query) & query.below(count)
-            });
+            };
+            self.mask((&scores, LOWEST), is_partial, &place, &visible);
             // Returns a number of each query of the invocation's columns.
             let of_columns = |which: usize| -> Vec<[Value<'k>; 4]> {
                 let first = slot * ROWS + place.column;
@@ -465,6 +477,9 @@ impl<'k, 'b> Attention<'k, 'b> {
             let left = lefts(k, self.half, &weights);
             k.start_product((&value_sums, true), Factor::Held(&left), (cotangents, first_cotangent, false));
             k.await_products(1, &[&slopes]);
+            if has_unused_rows {
+                self.mask((&slopes, 0.0), is_partial, &place, &visible);
+            }
             let means = of_columns(1);
             let values: Vec<Value<'k>> = slopes.iter().map(|sum| sum.get()).collect();
             let slopes = [0, 1].map(|which: u32| {
