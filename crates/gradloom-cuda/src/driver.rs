@@ -118,7 +118,7 @@ pub(super) trait Products: fmt::Debug + Send + Sync {
     fn version(&self) -> usize;
     /// Returns up to `most` algorithms for a product, in the order of the library's estimate, fastest first.
     fn algorithms(&self, product: &LibraryProduct, most: usize) -> Fallible<Vec<Algorithm>>;
-    /// Computes a product; see [`ProductCall`].
+    /// Queues a product on a stream, without waiting. `addresses` are those of [`ProductCall`].
     fn multiply(
         &self,
         product: &LibraryProduct,

@@ -73,8 +73,8 @@ pub struct DotPlan {
     pub schedule: DotSchedule,
     /// Index of the write that holds the raw product, if any write can hold it.
     pub direct: Option<usize>,
-    /// True if the right operand is packed. The left one is packed only if operands are rounded, because its
-    /// elements are read one at a time.
+    /// True if the right operand is packed. The left one is packed only if operands are rounded: kernels
+    /// broadcast its elements one at a time, so it need not be contiguous.
     pub packs_right: bool,
     /// True if both operands are rounded to bf16 while they are packed. Products of few rows, whose time is
     /// that of reading the right operand, are computed from the operands as they are.

@@ -124,8 +124,8 @@ impl Nvrtc {
             all
         };
         let mut program = ptr::null_mut();
-        // SAFETY: all pointers refer to strings that live until the calls return, and the program is
-        // destroyed exactly once.
+        // SAFETY: the strings and the list of options outlive the calls, and the lists of headers may be null
+        // because they are empty. The program is used only if it was created, and not after it is destroyed.
         unsafe {
             let name = c"kernel.cu".as_ptr();
             let made = create(&raw mut program, text.as_ptr(), name, 0, ptr::null(), ptr::null());

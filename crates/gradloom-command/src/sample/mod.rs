@@ -102,7 +102,7 @@ impl Output {
         }
     }
 
-    /// Writes text that may contain control characters.
+    /// Writes text. On a terminal, control characters are replaced (see [`printable`]).
     fn put_safe(&mut self, text: &str) {
         match self.stdout.is_terminal() {
             true => self.put(&printable(text)),

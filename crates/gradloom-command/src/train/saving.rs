@@ -276,7 +276,7 @@ mod tests {
         go.send(()).unwrap();
         saving.settle().unwrap();
         assert!(saving.saved == 1 && !saving.is_due(1000) && saving.pause >= PAUSES[0]);
-        // A save requested by number of steps is due, and waits for the one in progress.
+        // With a number of steps between saves, its multiples are due, even if the pause has not passed.
         saving.every = Some(100);
         assert!(saving.is_due(1100) && !saving.is_due(1101));
     }

@@ -41,22 +41,22 @@ macro_rules! id {
 }
 
 id!(
-    /// An SSA value: a result of an op or a parameter of a block.
+    /// Id of an SSA value: a result of an op or a parameter of a block.
     ValueId,
     "%"
 );
 id!(
-    /// An operation.
+    /// Id of an operation.
     OpId,
     "op"
 );
 id!(
-    /// A block: a sequence of ops with parameters and results.
+    /// Id of a block: a sequence of ops with parameters and results.
     BlockId,
     "^"
 );
 id!(
-    /// An interned source position.
+    /// Id of a source position.
     OriginId,
     "@"
 );

@@ -1,4 +1,4 @@
-//! The commit at the end of a step.
+//! Values of parameters and states after a step.
 
 use super::error::{in_op, trap};
 use super::{EntryValues, HostTensor, movement};

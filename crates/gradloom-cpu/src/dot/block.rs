@@ -90,7 +90,7 @@ pub(super) struct Rounding {
 pub(super) struct Product {
     /// Address of the first element.
     pub(super) start: *mut f32,
-    /// Stride between rows; columns are contiguous.
+    /// Stride between rows, in elements. The elements of a row are contiguous.
     pub(super) row_stride: usize,
     /// True if there is room for only one block of rows, which is passed to `finish` before the next one is
     /// computed.

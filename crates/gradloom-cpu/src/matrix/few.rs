@@ -2,8 +2,8 @@
 //! elements is read once, in long runs.
 //!
 //! In: up to [`FEW_ROWS`] rows, and a right operand whose rows ([`add_rows`]) or columns ([`dots`]) are
-//! contiguous, in any form of [`Stored`] numbers. Out: rows of contiguous columns. Invariant: the order of
-//! a sum depends on its length and the instruction set alone.
+//! contiguous, in any form of [`Stored`] numbers. Out: contiguous rows. Invariant: the order of a sum depends
+//! on its length and the instruction set alone.
 
 use super::stored::Stored;
 use super::tile::{Rows, TileTarget, prefetch};

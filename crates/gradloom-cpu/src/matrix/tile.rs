@@ -1,8 +1,8 @@
 //! Products of small matrices in registers.
 //!
 //! In: rows of a left operand with any strides, and a right operand packed into panels (see `pack`) or with
-//! contiguous rows. Out: rows of contiguous columns, overwritten or accumulated into. Invariant: each
-//! element is summed in the order of the contracted index.
+//! contiguous rows. Out: contiguous rows, overwritten or accumulated into. Invariant: each element is summed
+//! in the order of the contracted index.
 //!
 //! A tile of [`STRIP`] rows by two vectors keeps 24 sums in AVX-512's 32 registers. With 16 registers (AVX2),
 //! a tile has six rows.

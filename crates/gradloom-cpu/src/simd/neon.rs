@@ -5,7 +5,7 @@
 use super::{Simd, instructions};
 use std::arch::aarch64::*;
 
-/// Any AArch64 processor.
+/// Proof that the processor has NEON, as every AArch64 processor does. Vectors have 128 bits.
 #[derive(Clone, Copy)]
 pub(super) struct Neon;
 

@@ -5,7 +5,7 @@
 
 use super::Simd;
 
-/// Any processor.
+/// Vectors of four floats on any processor.
 #[derive(Clone, Copy)]
 pub(super) struct Portable;
 

@@ -18,7 +18,8 @@ fn multiply_add(a: v128, b: v128, c: v128) -> v128 {
     f32x4_add(f32x4_mul(a, b), c)
 }
 
-/// A module that was compiled with SIMD, which its engine therefore supports.
+/// Proof that the engine has SIMD: it rejects a module with instructions that it lacks. Vectors have 128
+/// bits.
 #[derive(Clone, Copy)]
 pub(super) struct Wasm;
 

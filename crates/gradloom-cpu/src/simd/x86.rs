@@ -5,7 +5,7 @@
 use super::{Simd, Vectorized, instructions};
 use std::arch::x86_64::*;
 
-/// A processor with AVX2 and FMA.
+/// Proof that the processor has AVX2 and FMA. Vectors have 256 bits.
 #[derive(Clone, Copy)]
 pub(super) struct Avx2(());
 
@@ -108,7 +108,7 @@ unsafe impl Simd for Avx2 {
     }
 }
 
-/// A processor with AVX-512 F, BW, DQ and VL.
+/// Proof that the processor has AVX-512 F, BW, DQ and VL. Vectors have 512 bits.
 #[derive(Clone, Copy)]
 pub(super) struct Avx512(());
 

@@ -160,8 +160,8 @@ impl Memory {
         outcome
     }
 
-    /// Runs the copies that reservations returned, in order. On failure, the sequences to which the copies
-    /// belong must end.
+    /// Runs the copies that reservations returned, in order. On failure, the caller must end the sequences to
+    /// which the copies belong, because their new blocks are invalid.
     pub(super) fn run_copies(&mut self, copies: &[BlockCopy]) -> Result<()> {
         if copies.is_empty() {
             return Ok(());

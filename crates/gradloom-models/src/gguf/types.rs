@@ -1,8 +1,8 @@
 //! Element types of GGUF tensors.
 //!
-//! In: the type number in a file. Out: a [`TensorType`] with its block size. Invariant: the sizes are
-//! those of ggml's `ggml_type`, including types whose elements are not supported, so that every tensor can be
-//! located.
+//! In: the type number in a file. Out: a [`TensorType`] with its block size. Invariant: the sizes are those
+//! of the structures in `ggml-common.h`, also for types whose elements cannot be read, so that a tensor of
+//! any type in the table can be located.
 
 use std::fmt;
 
@@ -46,7 +46,7 @@ types! {
     Q5_0 = 6: 32, 22;
     Q5_1 = 7: 32, 24;
     Q8_0 = 8: 32, 34;
-    Q8_1 = 9: 32, 40;
+    Q8_1 = 9: 32, 36;
     Q2_K = 10: 256, 84;
     Q3_K = 11: 256, 110;
     Q4_K = 12: 256, 144;
@@ -73,6 +73,7 @@ types! {
     MXFP4 = 39: 32, 17;
     NVFP4 = 40: 64, 36;
     Q1_0 = 41: 128, 18;
+    Q2_0 = 42: 64, 18;
 }
 
 impl fmt::Display for TensorType {

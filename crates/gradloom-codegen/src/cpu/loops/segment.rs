@@ -20,7 +20,7 @@ const LONG: usize = 256;
 /// through memory.
 const MOST_INSTRUCTIONS: usize = 4096;
 
-/// Number of reads of each slot in all lists.
+/// Number of reads of each slot by the program's instructions and uniform results.
 pub(super) struct Uses(Vec<usize>);
 
 impl Uses {

@@ -1,8 +1,8 @@
 //! Long texts in pieces that are encoded one by one.
 //!
-//! In: a reader, and the positions at which the tokenizer allows a cut. Out: pieces of about 64 KiB.
-//! Invariant: the pieces are the whole text, and their ids are those of the whole text; a piece grows until
-//! it can be cut.
+//! In: a reader, and the tokenizer's function that finds the last position at which a text can be cut. Out:
+//! pieces of about 64 KiB, or longer ones where the text cannot be cut earlier. Invariant: the joined pieces
+//! are the text, and their joined ids are its ids.
 
 use super::Start;
 use std::io::{self, Read};

@@ -412,8 +412,8 @@ impl Emitter<'_> {
         self.last_elements();
     }
 
-    /// Emits the instructions for the last elements, which do not fill a vector. `END` is their number
-    /// afterwards.
+    /// Emits the instructions for the last elements, which do not fill a vector. Leaves their number in
+    /// [`END`], which [`Self::reduced`] reads.
     fn last_elements(&mut self) {
         let end = self.asm.label();
         emit!(self.asm, Mov_r64_rm64, END, COLUMNS);

@@ -46,7 +46,8 @@ impl<'k> TileThreads<'k> {
     }
 }
 
-/// Tile of `extent` rows (or columns) by `depth` terms, in items of four adjacent elements.
+/// Tile of an operand in shared memory: [`Shape::extent`] rows (or columns) by [`Shape::depth`] terms, in
+/// items of four adjacent elements.
 pub(super) struct Staged<'k> {
     operand: TiledOperand<'k>,
     shape: Shape,
