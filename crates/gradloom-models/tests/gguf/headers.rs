@@ -103,13 +103,15 @@ fn tensors_are_row_major() {
     assert!(file.tensor("other").is_none());
 }
 
-/// The table of types matches that of the Python package.
+/// The table of types matches that of the Python package, but for a size in which that differs from
+/// `ggml-common.h`.
 #[test]
 fn every_type_of_tensors() {
     let types = std::fs::read(data("types.json")).unwrap();
     let types: BTreeMap<String, [u32; 3]> = serde_json::from_slice(&types).unwrap();
     let (all, mut unread) = (types.len(), 0);
     for (name, [number, elements, size]) in types {
+        let size = if name == "Q8_1" { 36 } else { size };
         let file =
             Builder::new().info("x", &[elements.into(), 2], number, 0).data(&vec![0; 2 * size as usize]);
         let file = open(&file).unwrap();
