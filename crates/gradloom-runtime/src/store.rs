@@ -224,7 +224,8 @@ impl Store {
     /// Replaces the named entries. If one is invalid, none is replaced.
     ///
     /// # Errors
-    /// Returns an error if a name is unknown or occurs twice, or if a type or a number of bytes is wrong.
+    /// Returns an error if a name is unknown or occurs twice, if a type or a number of bytes is wrong, or on
+    /// the null device, which stores no bytes.
     pub fn write(&self, entries: &[(&str, &Type, &[u8])]) -> Result<()> {
         let _turn = self.take_turn();
         let mut content = self.write_lock();

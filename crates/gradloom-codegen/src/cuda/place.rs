@@ -1,7 +1,7 @@
 //! Placement of operands at addresses for CUDA.
 //!
-//! The address of an operand is that of its buffer. If one kernel runs several parts, it is the lowest
-//! address of the parts' buffers.
+//! The address of an operand is that of its buffer or, if one kernel runs several parts, the lowest address
+//! of the parts' buffers.
 
 use super::launch::{Parameter, Span};
 use crate::kernels::Cuts;

@@ -16,7 +16,7 @@ use gradloom_core::ir::{BLOCK, BlockFormat, DType, DotAxes, OpKind};
 use gradloom_core::kernel::{Access, Body, Kernel, Layout, Level, NodeKind, Store};
 
 /// Operands that the products of a target read in their stored format. On every target, attention reads keys
-/// and values in their stored format.
+/// and values that are stored as 16-bit floats.
 #[derive(Clone, Copy)]
 enum OfProducts {
     Nothing,

@@ -91,7 +91,7 @@ impl Course {
         let result = self.make_steps(data);
         let recorded = self.record();
         result.and(recorded)?;
-        // Compute the held-out loss, because no further step could show that the state is good.
+        // Compute the held-out loss, because no further step will prove the state.
         if self.proven != self.steps {
             self.held_out()?;
         }

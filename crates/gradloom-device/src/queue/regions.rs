@@ -42,7 +42,7 @@ pub(super) fn allocate(with: Allocate<'_>, bytes: u64, what: &str) -> Result<Mem
     })
 }
 
-/// Returns the boundaries between the buffers of [`Regions::new`], which no binding may cross.
+/// Returns the boundaries between the buffers of [`Regions`], which no binding may cross.
 pub fn cuts(plan: &Plan, store: &StoreMemory, segment: u64) -> Cuts {
     let mut cuts = Cuts::default();
     for (region, bytes) in [(Region::Step, plan.totals.step), (Region::Constants, plan.totals.constants)] {
