@@ -163,6 +163,7 @@ fn lines_of_choices_read_back() {
         "attention queries causal causal 0.25 2 4 2 33 70 24 40 : own 1",
         "attention queries key_length causal 0.25 2 4 2 33 70 24 40 : own 1",
         "attention queries causal window 0.25 2 4 2 33 70 24 40 : own 1",
+        "attention queries causal window 0 0.25 2 4 2 33 70 24 40 : own 1",
         "attention queries causal window 268435457 0.25 2 4 2 33 70 24 40 : own 1",
         "attention queries causal NaN 2 4 2 33 70 24 40 : own 1",
         "attention queries causal 0.25 2 4 2 33 70 24 4294967296 : own 1",

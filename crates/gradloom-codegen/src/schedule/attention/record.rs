@@ -72,7 +72,7 @@ pub fn from_line(line: &str) -> Option<(Kernel, Problem, Choice)> {
     }
     if words.next_if_eq(&"window").is_some() {
         let window = words.next()?.parse().ok();
-        spec.window = Some(window.filter(|&window| window <= AttentionSpec::MAX_WINDOW)?);
+        spec.window = Some(window.filter(|window| (1..=AttentionSpec::MAX_WINDOW).contains(window))?);
     }
     spec.scale = words.next()?.parse().ok().filter(|scale: &f64| scale.is_finite())?;
     let [batch, heads, key_heads, queries, keys, depth, value_depth] = numbers(words)?;

@@ -104,11 +104,10 @@ impl AttentionProblem {
     /// of such rows may be NaN, and must not reach the results of others.
     pub fn has_unused_rows(&self) -> bool {
         let AttentionSpec { causal, window, query_offset, key_length, .. } = self.spec;
-        let is_one_sided = causal || window.is_some();
         query_offset
             || key_length
-            || is_one_sided && self.keys > self.queries
-            || window.is_some() && self.queries > self.keys
+            || causal && self.keys > self.queries
+            || window.is_some() && self.keys != self.queries
     }
 
     /// Returns the number of bytes of one f32 per query: the dot product of its output with its cotangent,
