@@ -95,6 +95,7 @@ pub(crate) fn prepare_compiled(
         | OpKind::Windows { .. }
         | OpKind::Words
         | OpKind::Barrier
+        | OpKind::Collective { .. }
         | OpKind::Dot(_)
         | OpKind::Unary(_)
         | OpKind::Binary(_)

@@ -63,6 +63,9 @@ pub enum ErrorKind {
     Plan,
     /// A device is missing, failed or ran out of memory.
     Device,
+    /// Another process of the world ended, hangs or does something else. The step committed nothing here; the
+    /// processes must be started again from the last checkpoint.
+    World,
     /// A compiler stage produced an invalid graph because of a bug in gradloom or in a custom op.
     Verify,
     /// A bug in gradloom.

@@ -216,11 +216,11 @@ impl<'g> Facts<'g> {
 
     /// Returns `true` if the results of the op are the same in every step. Ops that can trap are excluded,
     /// because a trap must fail a step, not the loading of the program. User-defined ops are excluded,
-    /// because they may have side effects.
+    /// because they may have side effects, and collective ops, because they wait for other ranks.
     fn is_constant(&self, op: &Op) -> bool {
         match op.kind {
             OpKind::Constant { .. } | OpKind::Iota { .. } => true,
-            OpKind::RandomBits { .. } | OpKind::Custom(_) => false,
+            OpKind::RandomBits { .. } | OpKind::Custom(_) | OpKind::Collective { .. } => false,
             _ => {
                 !op.operands.is_empty()
                     && op.operands.iter().all(|operand| self.constant[operand.index()])

@@ -59,6 +59,7 @@ fn arity(kind: &OpKind) -> Option<usize> {
         OpKind::Concat { .. }
         | OpKind::DynamicSlice { .. }
         | OpKind::DynamicUpdateSlice
+        | OpKind::Collective { .. }
         | OpKind::Repeat { .. }
         | OpKind::Checkpoint { .. }
         | OpKind::Custom(_) => return None,
@@ -285,6 +286,7 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
             }
             Ok(vec![t[0].clone(), t[1].clone(), t[2].clone()])
         }
+        OpKind::Collective { op, ranks } => t.iter().map(|ty| op.result(*ranks, ty)).collect(),
         OpKind::Repeat { block, trip, carried } => repeat(graph, *block, *trip, *carried, t),
         OpKind::Checkpoint { block } => {
             block_params(graph, name, *block, t.iter().map(|ty| (*ty).clone()))?;

@@ -6,6 +6,7 @@
 mod attributes;
 mod blocks;
 mod build;
+mod collective;
 mod contraction;
 mod convolution;
 mod custom;
@@ -24,6 +25,7 @@ mod types;
 
 pub use blocks::{BLOCK, BlockFormat, UnknownFormat};
 pub use build::Builder;
+pub use collective::CollectiveOp;
 pub(crate) use contraction::product;
 pub use contraction::{AttentionSpec, DotAxes};
 pub use convolution::{ConvSpec, Window};

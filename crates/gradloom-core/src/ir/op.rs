@@ -6,8 +6,8 @@
 
 use super::attributes::Attributes;
 use super::{
-    AttentionSpec, BinaryOp, BlockFormat, BlockId, CompareOp, CompositeOp, ConvSpec, DType, DotAxes, Literal,
-    Number, ReduceOp, Shape, Type, UnaryOp,
+    AttentionSpec, BinaryOp, BlockFormat, BlockId, CollectiveOp, CompareOp, CompositeOp, ConvSpec, DType,
+    DotAxes, Literal, Number, ReduceOp, Shape, Type, UnaryOp,
 };
 
 /// Index of the extreme element. The first of equal elements is chosen, and a NaN is chosen over all numbers.
@@ -136,6 +136,8 @@ pub enum OpKind {
     /// (the operands of Attention, its two results, the cotangent of its output) -> (dq, dk, dv). Block
     /// tables are not supported. See Dao, FlashAttention-2 (2023), section 3.1.2.
     AttentionGrad(AttentionSpec),
+    /// (x..) -> a result for each operand. See [`CollectiveOp`]. `ranks` is the size of the world.
+    Collective { op: CollectiveOp, ranks: usize },
 
     // Structure.
     /// (carried.., stacked..) -> (carried.., stacked results..). Runs `block` `trip` times. The block's
@@ -226,6 +228,7 @@ impl OpKind {
             OpKind::Conv(_) => "conv",
             OpKind::Attention(_) => "attention",
             OpKind::AttentionGrad(_) => "attention_grad",
+            OpKind::Collective { op, .. } => op.name(),
             OpKind::Repeat { .. } => "repeat",
             OpKind::Checkpoint { .. } => "checkpoint",
             OpKind::Barrier => "barrier",
@@ -274,12 +277,18 @@ impl OpKind {
             "attention_grad" => OpKind::AttentionGrad(AttentionSpec::default()),
             "barrier" => OpKind::Barrier,
             _ => {
+                let collective = || CollectiveOp::parse(name).map(|op| OpKind::Collective { op, ranks: 0 });
                 let unary = UnaryOp::parse(name).map(OpKind::Unary);
                 let composite = || CompositeOp::parse(name).map(OpKind::Composite);
                 let binary = || BinaryOp::parse(name).map(OpKind::Binary);
                 let compare = || CompareOp::parse(name).map(OpKind::Compare);
                 let reduce = || ReduceOp::parse(name).map(|op| OpKind::Reduce { op, axes: list() });
-                return Ok(unary.or_else(composite).or_else(binary).or_else(compare).or_else(reduce));
+                return Ok(unary
+                    .or_else(composite)
+                    .or_else(binary)
+                    .or_else(compare)
+                    .or_else(reduce)
+                    .or_else(collective));
             }
         }))
     }
@@ -357,6 +366,7 @@ impl OpKind {
                 a.flag("key_length", &mut spec.key_length)?;
                 a.flag("block_table", &mut spec.block_table)
             }
+            OpKind::Collective { ranks, .. } => a.integer("ranks", ranks),
             OpKind::Repeat { trip, carried, .. } => {
                 a.integer("trip", trip)?;
                 a.integer("carried", carried)
@@ -380,6 +390,9 @@ impl OpKind {
             OpKind::Conv(spec) => spec.flops(operands[1].1, elements(results[0])),
             OpKind::Attention(spec) => spec.flops(&shapes()),
             OpKind::AttentionGrad(spec) => spec.gradient_flops(&shapes()),
+            OpKind::Collective { op, .. } if *op != CollectiveOp::AllGather => {
+                operands.iter().map(|&operand| elements(operand)).sum()
+            }
             OpKind::Input { .. }
             | OpKind::Param { .. }
             | OpKind::State { .. }
@@ -405,6 +418,7 @@ impl OpKind {
             | OpKind::DynamicSlice { .. }
             | OpKind::DynamicUpdateSlice
             | OpKind::Gather { .. }
+            | OpKind::Collective { .. }
             | OpKind::Repeat { .. }
             | OpKind::Checkpoint { .. }
             | OpKind::Barrier

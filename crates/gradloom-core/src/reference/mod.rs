@@ -7,6 +7,7 @@
 //! of range.
 
 mod attention;
+mod collective;
 mod convolution;
 mod elementwise;
 mod error;

@@ -2,7 +2,9 @@
 
 use super::error::trap;
 use super::{HostData, HostTensor};
-use super::{attention, convolution, elementwise, index, indices, matmul, movement, reduce, rows};
+use super::{
+    attention, collective, convolution, elementwise, index, indices, matmul, movement, reduce, rows,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{CustomOp, Graph, Op, OpKind, Type};
 use crate::philox::random_word;
@@ -32,6 +34,10 @@ pub(crate) fn apply(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<Hos
         OpKind::Conv(spec) => one(convolution::conv(spec, x[0], x[1], ty(0))),
         OpKind::Attention(spec) => attention::attention(spec, x, [ty(0), ty(1)]),
         OpKind::AttentionGrad(spec) => attention::attention_grad(spec, x),
+        OpKind::Collective { op, ranks } => {
+            let each = |(i, x): (usize, &&HostTensor)| collective::combine(*op, *ranks, x, ty(i));
+            Ok(x.iter().enumerate().map(each).collect())
+        }
         OpKind::Custom(id) => {
             let types: Vec<&Type> = op.results.iter().map(|&v| graph.ty(v)).collect();
             custom(&*graph.customs[*id], x, &types)
@@ -78,6 +84,7 @@ pub(crate) fn is_simple(kind: &OpKind) -> bool {
         | OpKind::Conv(_)
         | OpKind::Attention(_)
         | OpKind::AttentionGrad(_)
+        | OpKind::Collective { .. }
         | OpKind::Repeat { .. }
         | OpKind::Checkpoint { .. }
         | OpKind::Custom(_) => false,

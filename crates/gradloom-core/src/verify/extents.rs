@@ -34,6 +34,9 @@ const MAX_SCORES: u64 = 1 << 45;
 /// for several rows of them per thread.
 const MAX_HEAD: usize = 1 << 20;
 
+/// Maximum number of ranks of a world.
+const MAX_RANKS: usize = 1 << 20;
+
 /// Returns `true` if the product of the extents and a factor is at most `most`. Each extent counts as at
 /// least 1, because the strides and partial products of a shape with a 0 must fit, too.
 fn product_fits(extents: &[usize], factor: usize, most: u64) -> bool {
@@ -132,6 +135,9 @@ pub(crate) fn check_extents(graph: &Graph, kind: &OpKind, operands: &[ValueId]) 
                 return Err(format!("attention: q {q} and k {k} have more scores than any memory can hold"));
             }
             Ok(())
+        }
+        OpKind::Collective { op, ranks } if *ranks > MAX_RANKS => {
+            Err(format!("{}: {ranks} ranks; there may be {MAX_RANKS} at most", op.name()))
         }
         OpKind::Concat { axis } => {
             let extents = operands.iter().filter_map(|&v| graph.ty(v).shape.get(*axis));

@@ -117,6 +117,7 @@ fn every_public_function_is_called() {
         "clip_by_value",
         "clip_by_global_norm",
         "loss_scale",
+        "average_over_ranks",
         "numbers",
         "is_empty",
     ];

@@ -189,9 +189,10 @@ fn position(kind: &OpKind) -> usize {
         OpKind::Sort { .. } => 35,
         OpKind::Words => 36,
         OpKind::Dequantize { .. } => 37,
+        OpKind::Collective { .. } => 38,
     }
 }
-const VARIANTS: usize = 38;
+const VARIANTS: usize = 39;
 
 #[test]
 fn every_primitive_is_tested_or_listed_as_not_differentiable() {

@@ -70,6 +70,7 @@ fn variant(kind: &OpKind) -> usize {
         OpKind::Sort { .. } => 35,
         OpKind::Words => 36,
         OpKind::Dequantize { .. } => 37,
+        OpKind::Collective { .. } => 38,
     }
 }
 
@@ -78,7 +79,7 @@ fn the_sample_has_every_op() {
     use gradloom_core::ir::{BinaryOp, CompareOp, CompositeOp, ReduceOp, UnaryOp};
     let graph = parse_with(EVERY_OP, &customs()).unwrap();
     let variants: HashSet<usize> = graph.ops.iter().map(|(_, op)| variant(&op.kind)).collect();
-    assert_eq!(variants, (0..38).collect());
+    assert_eq!(variants, (0..39).collect());
     let names: HashSet<&str> = graph.ops.iter().map(|(_, op)| op.kind.name()).collect();
     let all = UnaryOp::ALL.iter().map(|op| op.name());
     let all = all.chain(CompositeOp::ALL.iter().map(|op| op.name()));

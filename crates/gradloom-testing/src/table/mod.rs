@@ -9,8 +9,8 @@ pub use graphs::graph_of;
 
 use crate::random::Random;
 use gradloom_core::ir::{
-    ArgReduceOp, AttentionSpec, BinaryOp, BlockFormat, CompareOp, CompositeOp, DType, DotAxes, Graph,
-    Literal, Number, OpKind, ReduceOp, ScatterOp, Shape, Type, UnaryOp,
+    ArgReduceOp, AttentionSpec, BinaryOp, BlockFormat, CollectiveOp, CompareOp, CompositeOp, DType, DotAxes,
+    Graph, Literal, Number, OpKind, ReduceOp, ScatterOp, Shape, Type, UnaryOp,
 };
 
 /// Type and elements of an operand.
@@ -130,6 +130,10 @@ pub const CASES: &[Case] = &[
     Case { name: "dot", sample: |r, _| dot(r) },
     Case { name: "conv", sample: |r, _| movement::conv(r) },
     Case { name: "attention", sample: |r, _| attention(r) },
+    Case { name: "all_reduce", sample: |r, _| collective(r, CollectiveOp::AllReduce) },
+    Case { name: "checked_all_reduce", sample: |r, _| collective(r, CollectiveOp::CheckedAllReduce) },
+    Case { name: "reduce_scatter", sample: |r, _| collective(r, CollectiveOp::ReduceScatter) },
+    Case { name: "all_gather", sample: |r, _| collective(r, CollectiveOp::AllGather) },
     Case { name: "repeat", sample: blocks::repeat },
     Case { name: "checkpoint", sample: blocks::checkpoint },
     Case { name: "barrier", sample: |r, _| barrier(r) },
@@ -194,6 +198,15 @@ fn indices(r: &mut Random, shape: &[usize], bound: usize) -> Operand {
     let ty = Type::new(DType::I32, shape);
     let values = (0..ty.elements()).map(|_| r.below(bound) as f64).collect();
     (ty, values)
+}
+
+/// Draws a collective op of a world of one rank, which devices without a world compute, too.
+fn collective(r: &mut Random, op: CollectiveOp) -> Instance {
+    let operands = (0..1 + r.below(3)).map(|_| {
+        let shape = r.shape(2);
+        floats(r, &shape)
+    });
+    Instance { kind: OpKind::Collective { op, ranks: 1 }, operands: operands.collect() }
 }
 
 fn barrier(r: &mut Random) -> Instance {

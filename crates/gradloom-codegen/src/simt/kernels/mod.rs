@@ -7,6 +7,7 @@
 mod arg_reduce;
 mod attention;
 mod body;
+mod collective;
 mod columns;
 mod cumulate;
 mod dequantize;
@@ -24,6 +25,7 @@ mod scatter;
 mod sort;
 
 pub(crate) use attention::attention;
+pub(crate) use collective::checked;
 pub use group::Table;
 pub use guards::guards;
 pub(crate) use product::product;
@@ -125,8 +127,8 @@ pub fn kernels(
         },
         OpKind::Dot(axes) => return product_of(views, schedule, axes, None, label),
         OpKind::Gather { batch } => gather::gather(views, *batch),
-        // User-defined ops are implemented in [`super::custom`].
-        OpKind::Custom(_) => return None,
+        // User-defined ops are implemented in [`super::custom`], collective ops by a library.
+        OpKind::Custom(_) | OpKind::Collective { .. } => return None,
         // Fusion converts these ops to loops.
         OpKind::Unary(_)
         | OpKind::Binary(_)

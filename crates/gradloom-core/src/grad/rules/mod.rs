@@ -6,6 +6,7 @@
 //! It may skip operands for which [`Site::needs`] is false, and reads results instead of recomputing them.
 
 mod attention;
+mod collective;
 mod convolution;
 mod custom;
 mod dot;
@@ -133,6 +134,8 @@ pub(super) fn rule(kind: &OpKind) -> Option<Rule<'_>> {
         OpKind::AttentionGrad(_) => {
             refuse("the gradient of attention cannot itself be differentiated", ATTENTION_HELP)
         }
+
+        OpKind::Collective { op, ranks } => collective::rule(*op, *ranks),
 
         OpKind::Repeat { .. } | OpKind::Checkpoint { .. } => {
             refuse("blocks must be inlined before differentiation", "call grad::expand_blocks first")
