@@ -9,6 +9,7 @@
 
 pub mod backend;
 pub mod cancel;
+pub mod communicator;
 pub mod content;
 mod device;
 mod device_tensor;

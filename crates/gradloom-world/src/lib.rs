@@ -1,0 +1,1 @@
+//! Connects the processes that train one model together.
