@@ -10,6 +10,7 @@
     deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
 )]
 
+mod collective;
 pub mod cpu;
 pub mod cuda;
 pub mod edges;

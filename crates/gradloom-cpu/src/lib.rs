@@ -6,6 +6,7 @@
 //! their bits do not depend on the instruction set either; those of products and attention do.
 
 mod attention;
+mod collective;
 mod custom;
 mod device;
 mod dot;

@@ -2,6 +2,7 @@
 //!
 //! A step allocates nothing and decides nothing: it runs the launches as their dependencies allow.
 
+use super::collective;
 use super::device::machine;
 use super::flow::{Failure, Flow, Launches, PreparedLaunch};
 use super::prepare::prepare_compiled;
@@ -10,11 +11,12 @@ use gradloom_codegen::cpu::{CpuKernel, CpuKernels};
 use gradloom_codegen::pipeline::{Code, Target};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::Fusion;
-use gradloom_core::ir::Graph;
+use gradloom_core::ir::{Graph, OpKind};
 use gradloom_core::kernel::{Access, Kernel, Launch, Phase};
 use gradloom_core::plan::{Plan, Region, Role};
 use gradloom_device::backend::{Backend, Immediate, Loaded, Resident};
 use gradloom_device::cancel::Stop;
+use gradloom_device::communicator::Communicator;
 use gradloom_device::content::StoreMemory;
 use gradloom_device::elements::{Elements, each_position};
 use gradloom_device::memory::{Allocate, Memory, counted};
@@ -30,6 +32,8 @@ pub(crate) struct CpuBackend {
     target: Target,
     /// Minimum cost of launches that use several threads, in nanoseconds on one core.
     worth_waking: usize,
+    /// Connection to the other ranks, if the device is part of a world.
+    communicator: Option<Arc<dyn Communicator>>,
 }
 
 /// Minimum cost of launches that take longer than waking a thread, in nanoseconds on one core.
@@ -43,6 +47,7 @@ impl CpuBackend {
             target: Target::cpu(pool.threads()).with_fusion(fusion).with_machine(machine),
             pool,
             worth_waking: WORTH_WAKING,
+            communicator: None,
         }
     }
 
@@ -74,6 +79,20 @@ impl Backend for CpuBackend {
             pool: Arc::clone(&self.pool),
             target: self.target.clone().with_fusion(Fusion::Off),
             worth_waking: self.worth_waking,
+            communicator: self.communicator.clone(),
+        }))
+    }
+
+    fn communicator(&self) -> Option<&Arc<dyn Communicator>> {
+        self.communicator.as_ref()
+    }
+
+    fn in_world(&self, communicator: Arc<dyn Communicator>) -> Result<Arc<dyn Backend>> {
+        Ok(Arc::new(Self {
+            pool: Arc::clone(&self.pool),
+            target: self.target.clone(),
+            worth_waking: self.worth_waking,
+            communicator: Some(communicator),
         }))
     }
 
@@ -106,6 +125,7 @@ struct CpuProgram {
     compute: Flow,
     commit: Flow,
     first_commit: usize,
+    communicator: Option<Arc<dyn Communicator>>,
     /// Base address of each buffer of the plan.
     addresses: Vec<*mut u8>,
     arena: Memory,
@@ -168,8 +188,14 @@ impl CpuProgram {
         }
         let address = |access: &Access| addresses[plan.buffer_of[&access.buffer]];
         let level = InstructionSet::detect();
+        let kernel = |launch: &Launch, compiled: &CpuKernel| match (&launch.kernel, &backend.communicator) {
+            (Kernel::Op(OpKind::Collective { op, .. }), Some(communicator)) => {
+                collective::prepare(launch, *op, Arc::clone(communicator))
+            }
+            _ => prepare_compiled(launch, compiled, graph, level),
+        };
         let prepared = |launch: &Launch, compiled: &CpuKernel, start: u64| PreparedLaunch {
-            kernel: prepare_compiled(launch, compiled, graph, level),
+            kernel: kernel(launch, compiled),
             reads: launch.reads.iter().map(|a| address(a).cast_const()).collect(),
             writes: launch.writes.iter().map(address).collect(),
             scratch: scratch.at(counted(start)),
@@ -191,6 +217,7 @@ impl CpuProgram {
             pool: Arc::clone(pool),
             compute: Flow::new(&launches, 0..first_commit, worth_waking),
             commit: Flow::new(&launches, first_commit..steps.len(), worth_waking),
+            communicator: backend.communicator.clone(),
             steps,
             first_commit,
             addresses,
@@ -245,6 +272,10 @@ impl CpuProgram {
 
     fn trapped(&self, launch: &Launch, message: &str) -> Error {
         let op = &self.graph.ops[launch.op];
+        let failure = self.communicator.as_ref().and_then(|communicator| communicator.check().err());
+        if let (OpKind::Collective { .. }, Some(failure)) = (&op.kind, failure) {
+            return failure;
+        }
         // Of the kernel's message, the place is right.
         let place = || message.split(" at position ").nth(1)?.split(" of ").next();
         let error = match place().filter(|_| self.graph.checks_i64(op)) {

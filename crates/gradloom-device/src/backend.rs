@@ -1,6 +1,7 @@
 //! The interface between programs and devices, implemented by the crate of each backend.
 
 use crate::cancel::Stop;
+use crate::communicator::Communicator;
 use crate::content::StoreMemory;
 use crate::elements::Elements;
 use crate::host::Pool;
@@ -63,6 +64,17 @@ pub trait Backend: Any + Send + Sync {
     fn op_by_op(&self) -> Option<Arc<dyn Backend>> {
         None
     }
+    /// Returns the connection to the other ranks, if the device is part of a world.
+    fn communicator(&self) -> Option<&Arc<dyn Communicator>> {
+        None
+    }
+    /// Returns the same device as a part of a world, whose programs may contain collective ops.
+    ///
+    /// # Errors
+    /// Returns an error if the device cannot communicate, or if its ranks cannot be connected.
+    fn in_world(&self, _communicator: Arc<dyn Communicator>) -> Result<Arc<dyn Backend>> {
+        Err(no_world(self.name()))
+    }
     /// Simulates the loss of the device, for tests.
     fn lose(&self) {}
     /// Returns the target of programs, in the device's default precision.
@@ -89,6 +101,13 @@ pub trait Backend: Any + Send + Sync {
         store: &StoreMemory,
         allocate: Allocate<'_>,
     ) -> Result<Loaded>;
+}
+
+/// Returns the error of a device that cannot be part of a world.
+pub(crate) fn no_world(device: &str) -> Error {
+    let message = format!("`{device}` cannot be part of a world of several ranks");
+    Error::new(ErrorKind::Device, message)
+        .help("train on CPUs (`Device::cpu()`) or on NVIDIA GPUs through CUDA")
 }
 
 /// A program on a device, by execution model.

@@ -1,6 +1,7 @@
 //! The [`Device`] type.
 
 use crate::backend::Backend;
+use crate::communicator::Communicator;
 use crate::null::NullBackend;
 use gradloom_codegen::pipeline::{Precision, Target};
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -46,6 +47,29 @@ impl Device {
         Ok(Self { backend, precision: self.precision })
     }
 
+    /// Returns the same device as one rank of a world: the processes that train one model together, each on
+    /// its own part of a batch. Programs compiled by a trainer average loss and gradients over all ranks. All
+    /// ranks must compile and run the same programs in the same order.
+    ///
+    /// # Errors
+    /// Returns an error if the device cannot communicate; CPUs and NVIDIA GPUs (through CUDA) can.
+    pub fn in_world(&self, world: &(impl Communicator + Clone + 'static)) -> Result<Self> {
+        if world.size() == 1 {
+            return Ok(self.clone());
+        }
+        Ok(Self { backend: self.backend.in_world(Arc::new(world.clone()))?, precision: self.precision })
+    }
+
+    /// Returns the number of ranks of the device's world; 1 if it is not part of a world.
+    pub fn ranks(&self) -> usize {
+        self.backend.communicator().map_or(1, |communicator| communicator.size())
+    }
+
+    /// Returns the device's rank in its world, from 0.
+    pub fn rank(&self) -> usize {
+        self.backend.communicator().map_or(0, |communicator| communicator.rank())
+    }
+
     /// Returns `true` if `self` and `other` are the same device, so that their programs share memory.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.backend, &other.backend)
@@ -65,7 +89,7 @@ impl Device {
 
     /// Creates a device that compiles and plans for `target` but runs nothing.
     pub fn null_for(target: Target) -> Self {
-        Self::new(NullBackend { target })
+        Self::new(NullBackend { target, communicator: None })
     }
 
     /// Returns the same device for programs in another precision. Ops that a GPU does not support in that

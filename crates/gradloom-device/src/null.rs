@@ -1,8 +1,9 @@
 //! The null device, which compiles, lowers and plans every model but runs nothing. It is used to test the
 //! compiler and to plan models that do not fit this machine.
 
-use crate::backend::{Backend, Immediate, Loaded, Resident};
+use crate::backend::{Backend, Immediate, Loaded, Resident, no_world};
 use crate::cancel::Stop;
+use crate::communicator::Communicator;
 use crate::content::StoreMemory;
 use crate::elements::Elements;
 use crate::host::Pool;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct NullBackend {
     pub(crate) target: Target,
+    pub(crate) communicator: Option<Arc<dyn Communicator>>,
 }
 
 impl Backend for NullBackend {
@@ -39,6 +41,17 @@ impl Backend for NullBackend {
 
     fn target(&self) -> &Target {
         &self.target
+    }
+
+    fn communicator(&self) -> Option<&Arc<dyn Communicator>> {
+        self.communicator.as_ref()
+    }
+
+    fn in_world(&self, communicator: Arc<dyn Communicator>) -> Result<Arc<dyn Backend>> {
+        if !self.target.can_communicate() {
+            return Err(no_world(self.target.name()));
+        }
+        Ok(Arc::new(Self { target: self.target.clone(), communicator: Some(communicator) }))
     }
 
     fn emit(&self, _: &Graph, _: &Plan, _: &StoreMemory) -> Result<Code> {

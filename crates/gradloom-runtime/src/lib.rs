@@ -26,6 +26,7 @@ pub use gradloom_codegen::pipeline;
 pub use gradloom_codegen::pipeline::{Limits, Precision};
 pub use gradloom_device::backend::Work;
 pub use gradloom_device::cancel::CancelToken;
+pub use gradloom_device::communicator;
 pub use gradloom_device::feed::{Data, Feed};
 pub use gradloom_device::host::Roofline;
 pub use gradloom_device::outcome::Outcome;

@@ -116,6 +116,7 @@ impl Program {
         warn_once();
         let backend = device.backend();
         verify_graph(&graph, "passes")?;
+        check_ranks(&graph, device)?;
         let graph = Arc::new(graph);
         let mut clock = Clock::default();
         let fused = clock.stage("fuse", || fuse(&graph, backend.target().fusion))?;
@@ -535,6 +536,23 @@ pub(crate) fn random_key(seed: u64, run: u64) -> impl Fn(&str) -> Option<Number>
 pub(crate) fn verify_graph(graph: &Graph, stage: &str) -> Result<()> {
     gradloom_core::verify::verify(graph)
         .map_err(|error| Error::new(ErrorKind::Verify, format!("after the stage `{stage}`: {error}")))
+}
+
+/// Checks that the collective ops of a graph are for the device's world.
+fn check_ranks(graph: &Graph, device: &Device) -> Result<()> {
+    for (_, op) in graph.entry_ops() {
+        let OpKind::Collective { ranks, .. } = op.kind else { continue };
+        if ranks != device.ranks() {
+            let message = format!(
+                "`{}` is over {ranks} ranks, and the device's world has {}",
+                op.kind.name(),
+                device.ranks()
+            );
+            return Err(Error::new(ErrorKind::Device, message)
+                .help("compile for a device of that world: `device.in_world(..)`"));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! CUDA kernels and their parameters.
 
 use super::place::place;
+use crate::collective::Collective;
 use crate::library::LibraryProduct;
 use gradloom_core::kernel::Access;
 use gradloom_core::plan::{Plan, Region};
@@ -14,7 +15,8 @@ pub struct CudaKernel {
     /// Function or library product that the kernel runs.
     pub work: Work,
     /// Parameters of a function, excluding the status, which follows them. For a library product, they are
-    /// the left operand, the right operand, the result, the scratch memory, and the bias, if it has one.
+    /// the left operand, the right operand, the result, the scratch memory, and the bias, if it has one. For a
+    /// collective op, they are the operands, then the results.
     pub parameters: Vec<Parameter>,
     /// Memory that the kernel accesses. Kernels are ordered if they access the same bytes and at least one
     /// writes them.
@@ -41,6 +43,8 @@ pub enum Work {
     },
     /// Product by cuBLASLt.
     Product(LibraryProduct),
+    /// Collective op by NCCL.
+    Collective(Collective),
 }
 
 /// Address that is passed as a parameter.
@@ -65,8 +69,9 @@ pub struct Spans {
     pub writes: Vec<Span>,
     /// True if the kernel may report a fault in the step's status.
     pub traps: bool,
-    /// True if the kernel writes the step's verdict.
-    pub decides: bool,
+    /// True if the kernel must follow all kernels before it that may report a fault, because it writes the
+    /// step's verdict or reads whether the step has trapped.
+    pub awaits_traps: bool,
     /// True if the kernel writes only after it has read the step's verdict.
     pub gated: bool,
 }

@@ -16,6 +16,7 @@ mod target;
 mod units;
 mod warpgroups;
 
+pub use crate::collective::Collective;
 pub use crate::library::{
     EXTENT_ALIGNMENT, LARGE_PRODUCT, LibraryMatrix, LibraryProduct, ROOM_BEHIND, ROW_ALIGNMENT, Room,
     may_use_library,

@@ -4,7 +4,7 @@
 //! that respects the dependencies; launches on the host run between segments, each of which is a graph.
 
 use super::exchange::{COUNTER_BYTES, Payload};
-use super::launch::{Span, Spans, Work};
+use super::launch::{Span, Work};
 use super::units::CudaUnit;
 use crate::edges::{Touches, edges};
 use crate::simt::custom::on_host;
@@ -22,6 +22,8 @@ const WORKSPACE: usize = 3;
 const STATUS: usize = 4;
 /// Index of the step counter and the copied header among these memories.
 const EXCHANGE: usize = 5;
+/// Index of the connection to the other ranks among these memories, which orders the kernels that use it.
+const CONNECTION: usize = 6;
 
 /// Number of launches for which freed bytes are not reused ([`Plan::side_by_side`]). For GPT-2, a distance of
 /// two permits as many parallel branches as no reuse at all, and increases memory by 1%.
@@ -103,7 +105,7 @@ impl Replay {
         nodes.extend(planned.iter().map(|(number, unit)| ReplayNode {
             member: Member::Planned(unit.owner),
             unit: Some(*number),
-            touches: touches(&unit.kernel.spans),
+            touches: touches(unit),
             gains: gains(unit),
             is_light: is_light(unit, plan),
         }));
@@ -244,7 +246,7 @@ impl fmt::Display for Replay {
 fn gains(unit: &CudaUnit) -> bool {
     match unit.kernel.work {
         Work::Function { loads_early, groups, .. } => loads_early || groups <= FEW_BLOCKS,
-        Work::Product(_) => false,
+        Work::Product(_) | Work::Collective(_) => false,
     }
 }
 
@@ -274,7 +276,8 @@ fn whole(plan: &Plan, buffer: usize) -> (usize, Range<u64>) {
 }
 
 /// Returns the memory that a kernel of the plan accesses.
-fn touches(spans: &Spans) -> Touches {
+fn touches(unit: &CudaUnit) -> Touches {
+    let spans = &unit.kernel.spans;
     let place = |span: &Span| match span {
         Span::Memory(region, range) => (*region as usize, range.clone()),
         Span::Workspace(range) => (WORKSPACE, range.clone()),
@@ -287,10 +290,13 @@ fn touches(spans: &Spans) -> Touches {
     // Kernels that report faults need no order among themselves, because any of their reports may be
     // recorded. Those that read the verdict depend on the kernel that writes it.
     let verdict: Range<u64> = 0..4;
-    if spans.decides {
+    if spans.awaits_traps {
         touches.writes.push((STATUS, verdict));
     } else if spans.traps || spans.gated {
         touches.reads.push((STATUS, verdict));
+    }
+    if matches!(unit.kernel.work, Work::Collective(_)) {
+        touches.writes.push((CONNECTION, 0..1));
     }
     touches
 }

@@ -42,6 +42,10 @@ impl Dialect for Cuda {
                     library = format!("// {product}\n");
                     &library
                 }
+                Work::Collective(collective) => {
+                    library = format!("// {collective}\n");
+                    &library
+                }
             };
             Text::new(*owner, source.plan, &kernel.label, text)
         };

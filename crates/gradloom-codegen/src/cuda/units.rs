@@ -6,6 +6,7 @@
 use super::launch::{CudaKernel, Parameter, Span, Spans, Work};
 use super::place::{Addresses, Operand, Operands, place};
 use super::print::{dynamic_memory, print};
+use crate::collective::Collective;
 use crate::kernels::{self, Cuts, Program, Unit};
 use crate::library::LibraryProduct;
 use crate::limits::Limits;
@@ -47,6 +48,7 @@ fn printed(unit: &Unit<Operands>, plan: &Plan) -> Vec<CudaUnit> {
             kernels.iter().map(|kernel| function(kernel, unit, scratch.clone())).collect()
         }
         kernels::Work::Library(product) => vec![library(product, &unit.operands, scratch, plan)],
+        kernels::Work::Collective(collective) => vec![connected(collective, &unit.operands, plan)],
     };
     kernels.into_iter().map(|kernel| CudaUnit { owner: unit.owner, kernel }).collect()
 }
@@ -68,7 +70,7 @@ fn function(kernel: &Kernel, unit: &Unit<Operands>, scratch: Range<u64>) -> Cuda
             Role::Table => (Parameter::Table(kernel.table.clone()), Vec::new()),
             // Skip the status, which is the last parameter of every function.
             Role::Status => {
-                spans.decides |= is_written;
+                spans.awaits_traps |= is_written || !(kernel.traps() || kernel.is_gated());
                 continue;
             }
         };
@@ -92,13 +94,27 @@ fn function(kernel: &Kernel, unit: &Unit<Operands>, scratch: Range<u64>) -> Cuda
     }
 }
 
+/// Returns the parameter for the first element of an operand or a result.
+fn first_element(plan: &Plan, Operand { access, .. }: &Operand) -> Parameter {
+    let (region, offset) = place(plan, access);
+    Parameter::Memory(region, offset + access.start())
+}
+
+/// Returns the kernel of a collective op.
+fn connected(collective: &Collective, Operands { reads, writes, .. }: &Operands, plan: &Plan) -> CudaKernel {
+    let spans = |operands: &[Operand]| operands.iter().flat_map(|operand| operand.spans.clone()).collect();
+    CudaKernel {
+        label: collective.op.name().to_string(),
+        parameters: reads.iter().chain(writes).map(|operand| first_element(plan, operand)).collect(),
+        work: Work::Collective(collective.clone()),
+        spans: Spans { reads: spans(reads), writes: spans(writes), ..Spans::default() },
+    }
+}
+
 /// Returns the kernel of a library product.
 fn library(product: &LibraryProduct, operands: &Operands, scratch: Range<u64>, plan: &Plan) -> CudaKernel {
     let Operands { reads, writes, .. } = operands;
-    let first = |Operand { access, .. }: &Operand| {
-        let (region, offset) = place(plan, access);
-        Parameter::Memory(region, offset + access.start())
-    };
+    let first = |operand: &Operand| first_element(plan, operand);
     // The span is the whole buffer, because the library may read zeros after an operand and write after the
     // result.
     let buffer = |Operand { access, .. }: &Operand| {

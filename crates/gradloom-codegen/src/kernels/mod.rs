@@ -6,6 +6,7 @@
 
 mod cuts;
 
+use crate::collective::Collective;
 use crate::library::LibraryProduct;
 use crate::limits::Limits;
 use crate::schedule::group::{self, Form};
@@ -14,7 +15,7 @@ use crate::simt::custom::{self, on_host};
 use crate::simt::kernels::{self, Table, Views};
 use crate::step::{Owner, Window, can_fail, windows};
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::ir::{Graph, OpKind};
+use gradloom_core::ir::{CollectiveOp, Graph, OpKind};
 use gradloom_core::kernel::{Access, GroupSchedule, Kernel as LaunchKernel, Launch, Part, Phase, Schedule};
 use gradloom_core::plan::Plan;
 use std::ops::Range;
@@ -78,14 +79,16 @@ pub enum Work {
     Kernels(Vec<Kernel>),
     /// Product computed by a vendor library.
     Library(LibraryProduct),
+    /// Collective op computed by a vendor library.
+    Collective(Collective),
 }
 
 impl<O> Unit<O> {
-    /// Returns the unit's kernels; the list is empty for a library product.
+    /// Returns the unit's kernels; the list is empty if a library computes the unit.
     pub fn kernels(&self) -> &[Kernel] {
         match &self.work {
             Work::Kernels(kernels) => kernels,
-            Work::Library(_) => &[],
+            Work::Library(_) | Work::Collective(_) => &[],
         }
     }
 }
@@ -131,13 +134,17 @@ pub(crate) fn of_launch<P: Placement>(
     if on_host(launch, program.graph).is_some() {
         return Ok(Vec::new());
     }
-    // Library products are not checked, because libraries use 64-bit indices.
-    let by_library = matches!(launch.schedule, Schedule::Library(_));
+    // What libraries compute is not checked, because libraries use 64-bit indices.
+    let by_library = matches!(launch.schedule, Schedule::Library(_))
+        || matches!(launch.kernel, LaunchKernel::Op(OpKind::Collective { .. }));
     if !by_library && !is_countable(&launch.kernel, &launch.reads, &launch.writes) {
         let message =
             format!("{} works on more positions than a GPU counts, in 32 bits", launch.kernel.name());
         return Err(Error::new(ErrorKind::Plan, message)
             .help("make the batch, the context or the tensors smaller, or use the CPU"));
+    }
+    if let LaunchKernel::Op(OpKind::Collective { op, .. }) = launch.kernel {
+        return collective(launch, op, owner, placement);
     }
     let cut = placement.in_pieces(launch);
     let launch = cut.as_ref().unwrap_or(launch);
@@ -190,6 +197,34 @@ fn alone<P: Placement>(
         })
     })?;
     Ok(Unit { owner, operands, work: Work::Kernels(kernels), scratch })
+}
+
+/// Returns the units of a collective op: one for the library, and for [`CollectiveOp::CheckedAllReduce`]
+/// before it one that copies the first operand to its result, where it stays.
+fn collective<P: Placement>(
+    launch: &Launch,
+    op: CollectiveOp,
+    owner: Owner,
+    placement: &P,
+) -> Result<Vec<Unit<P::Operands>>> {
+    let (mut launch, mut units) = (launch.clone(), Vec::new());
+    if op == CollectiveOp::CheckedAllReduce {
+        let first = Launch {
+            kernel: LaunchKernel::Copy,
+            reads: vec![launch.reads[0].clone()],
+            writes: vec![launch.writes[0].clone()],
+            ..launch.clone()
+        };
+        let (operands, kernels) = placed(&first, placement, &|views| Ok(kernels::checked(views)))?;
+        units.push(Unit { owner, operands, work: Work::Kernels(kernels), scratch: 0..0 });
+        launch.reads[0] = launch.writes[0].clone();
+    }
+    let elements = |access: &Access| access.layout.shape.elements();
+    let pairs = launch.reads.iter().zip(&launch.writes);
+    let elements = pairs.map(|(read, write)| elements(read).min(elements(write))).collect();
+    let work = Work::Collective(Collective { op, elements });
+    units.push(Unit { owner, operands: placement.alone(&launch, false), work, scratch: 0..0 });
+    Ok(units)
 }
 
 /// Adds to an error the location of the op that a launch computes.

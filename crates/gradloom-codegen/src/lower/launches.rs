@@ -131,6 +131,9 @@ fn aliases(
             (0..reads.len()).filter(|&i| same_size(&reads[i])).map(|i| (0, i)).collect()
         }
         Kernel::Op(OpKind::Scatter { .. } | OpKind::DynamicUpdateSlice) => vec![(0, 0)],
+        Kernel::Op(OpKind::Collective { op, .. }) if op.keeps_types() => {
+            (0..reads.len()).map(|i| (i, i)).collect()
+        }
         Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => {
             body_aliases(body, reads, writes, |level| may_replace(sharing, kernel, level))
         }

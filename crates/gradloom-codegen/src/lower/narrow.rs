@@ -80,11 +80,11 @@ fn mark(kernel: &Kernel, fits: &mut [bool]) {
 }
 
 /// Returns the number of leading operands of a kernel that keep their type: the one that the result
-/// overwrites, or all operands of a custom op or of a write to a region.
+/// overwrites, or all operands of a custom op, a collective op or a write to a region.
 fn kept_reads(kernel: &Kernel, reads: &[Access]) -> usize {
     match kernel {
         Kernel::Op(OpKind::Scatter { .. } | OpKind::DynamicUpdateSlice) => 1,
-        Kernel::Op(OpKind::Custom(_)) | Kernel::WriteRegion => reads.len(),
+        Kernel::Op(OpKind::Custom(_) | OpKind::Collective { .. }) | Kernel::WriteRegion => reads.len(),
         _ => 0,
     }
 }

@@ -8,7 +8,7 @@
 use super::{Draft, Lowering};
 use crate::cpu::shares_rows;
 use crate::product::{DotProblem, copied_layout, dot_copies};
-use gradloom_core::ir::{CustomOp, DotAxes, OpKind, Type};
+use gradloom_core::ir::{CustomOp, DotAxes, Graph, OpKind, Type};
 use gradloom_core::kernel::{Access, Kernel};
 
 /// Copies operands for GPUs. The operands of a custom op are only copied if the op has no GPU kernels,
@@ -50,7 +50,7 @@ impl Copies {
                 Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } => {
                     self.fit_dot_operands(axes, reads, &mut copy);
                 }
-                Kernel::Op(OpKind::Custom(id)) if !(self.has_kernels)(&*graph.customs[*id]) => {
+                Kernel::Op(kind) if self.needs_contiguous(kind, graph) => {
                     for read in reads.iter_mut().filter(|read| !read.layout.is_contiguous()) {
                         *read = copy(read);
                     }
@@ -67,6 +67,16 @@ impl Copies {
             draft.spec.reads = reads;
             kernels.push(draft);
         });
+    }
+
+    /// Returns `true` if the operands of an op must be contiguous: those of a custom op that runs on the
+    /// host, and those of a collective op, which libraries move as ranges of bytes.
+    fn needs_contiguous(&self, kind: &OpKind, graph: &Graph) -> bool {
+        match kind {
+            OpKind::Custom(id) => !(self.has_kernels)(&*graph.customs[*id]),
+            OpKind::Collective { .. } => true,
+            _ => false,
+        }
     }
 
     fn fit_dot_operands(&mut self, axes: &DotAxes, reads: &mut [Access], copy: &mut Copy<'_>) {

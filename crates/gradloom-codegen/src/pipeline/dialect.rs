@@ -25,6 +25,11 @@ pub(crate) trait Dialect: Sync {
         true
     }
 
+    /// Returns `true` if devices of this kind can be part of a world of several ranks.
+    fn can_communicate(&self) -> bool {
+        true
+    }
+
     /// Returns the passes that lower kernels to launches, in order.
     fn passes(&self) -> &'static [Pass];
 
@@ -151,6 +156,7 @@ pub(crate) fn common<O>(units: &[Unit<O>], plan: &Plan) -> Vec<Text> {
                 kernels.iter().map(|kernel| text(&kernel.label, &kernel.to_string())).collect()
             }
             Work::Library(product) => vec![text("dot", &format!("// {product}\n"))],
+            Work::Collective(collective) => vec![text(collective.op.name(), &format!("// {collective}\n"))],
         }
     };
     units.iter().flat_map(of_unit).collect()

@@ -85,6 +85,11 @@ impl Target {
         self.dialect.name()
     }
 
+    /// Returns `true` if devices of this kind can be part of a world of several ranks.
+    pub fn can_communicate(&self) -> bool {
+        self.dialect.can_communicate()
+    }
+
     /// Returns `true` if kernels run on a GPU.
     pub fn is_gpu(&self) -> bool {
         self.dialect.is_gpu()

@@ -31,6 +31,8 @@ pub struct Options {
     pub allows_unused: bool,
     /// Number of micro-batches per step (see [`optim::accumulate`]).
     pub micro_batches: usize,
+    /// Number of ranks whose gradients are averaged (see [`optim::average_over_ranks`]).
+    pub ranks: usize,
     /// Memory budget of the whole step, in bytes.
     pub memory_budget: Option<u64>,
     /// True if the loss is multiplied by an adaptive scale before differentiation, and the gradients are
@@ -48,6 +50,7 @@ impl Default for Options {
             name: String::new(),
             allows_unused: false,
             micro_batches: 1,
+            ranks: 1,
             memory_budget: None,
             scales_loss: false,
         }
@@ -101,6 +104,9 @@ pub fn training(
         let (mut graph, mut trainables, unused) = differentiate_with(&trace, traced, params, options)?;
         if options.micro_batches != 1 {
             (graph, trainables) = optim::accumulate(&graph, &trainables, options.micro_batches)?;
+        }
+        if options.ranks != 1 {
+            optim::average_over_ranks(&mut graph, &mut trainables, options.ranks);
         }
         show_gradients(&mut graph, &trainables, &options.shown_gradients)?;
         verified_in_debug(&graph, "grad").map(|()| (graph, trainables, unused))
@@ -250,8 +256,8 @@ fn differentiate_with(
     }
     let values: Vec<ValueId> = wanted.iter().map(|(_, value, _)| *value).collect();
     let origin = graph.defining_op(loss).and_then(|op| op.origin);
-    let scale = options.scales_loss.then(|| optim::loss_scale(&mut Builder::new(&mut graph, origin)));
-    let mut gradients = grad::append(&mut graph, loss, scale, &values)?;
+    let seed = seed(&mut Builder::new(&mut graph, origin), options);
+    let mut gradients = grad::append(&mut graph, loss, seed, &values)?;
     if options.allows_unused {
         let has_gradient: Vec<bool> = gradients.iter().map(Option::is_some).collect();
         let without = wanted.iter().zip(&has_gradient).filter(|(_, has)| !**has);
@@ -273,6 +279,16 @@ fn differentiate_with(
         })
         .collect();
     Ok((graph, trainables, unused))
+}
+
+/// Appends the number with which the backward pass begins; `None` stands for 1.
+fn seed(b: &mut Builder<'_>, options: &Options) -> Option<ValueId> {
+    let share = 1.0 / options.ranks as f64;
+    match (options.scales_loss.then(|| optim::loss_scale(b)), options.ranks) {
+        (scale, 1) => scale,
+        (Some(scale), _) => Some(b.mul_number(scale, share)),
+        (None, _) => Some(b.number(share)),
+    }
 }
 
 #[cfg(test)]

@@ -21,6 +21,10 @@ impl Dialect for Wgsl {
         "wgsl"
     }
 
+    fn can_communicate(&self) -> bool {
+        false
+    }
+
     fn passes(&self) -> &'static [Pass] {
         lower::WGSL
     }

@@ -304,14 +304,14 @@ fn are_all(panels: &[Panel], count: usize) -> bool {
     tasks.into_iter().eq(0..count)
 }
 
-/// Time of a user's op, whose cost is unknown, in nanoseconds: worth a thread of its own.
+/// Time of a user's op, whose cost is unknown, or of a collective op, which waits for others, in nanoseconds:
+/// worth a thread of its own.
 const CUSTOM: usize = 100_000;
 
-/// Returns the approximate time of a launch on one core in nanoseconds. A user's op, whose cost is unknown,
-/// is taken to be long.
+/// Returns the approximate time of a launch on one core in nanoseconds.
 fn nanoseconds(plan: &Plan, launch: usize) -> usize {
     let launch = &plan.launches[launch];
-    if matches!(launch.kernel, Kernel::Op(OpKind::Custom(_))) {
+    if matches!(launch.kernel, Kernel::Op(OpKind::Custom(_) | OpKind::Collective { .. })) {
         return CUSTOM;
     }
     let cost = cost(plan, launch);
@@ -321,20 +321,24 @@ fn nanoseconds(plan: &Plan, launch: usize) -> usize {
 
 /// Index of the workspace among the memories of a plan.
 const WORKSPACE: usize = usize::MAX;
+/// Index of the connection to the other ranks among these memories, which orders the launches that use it.
+const CONNECTION: usize = usize::MAX - 1;
 
 impl Launches<'_> {
     /// Returns the bytes that a launch accesses.
     fn accesses(&self, launch: usize) -> Touches {
-        let Launch { reads, writes, workspace, .. } = &self.plan.launches[launch];
+        let Launch { kernel, reads, writes, workspace, .. } = &self.plan.launches[launch];
         let start = self.plan.scratch[launch];
         let bytes = |access: &Access| {
             let buffer = &self.plan.buffers[self.plan.buffer_of[&access.buffer]];
             (buffer.region as usize, buffer.offset + access.start()..buffer.offset + access.end())
         };
         let scratch = (WORKSPACE, start..start + workspace);
+        let connection =
+            matches!(kernel, Kernel::Op(OpKind::Collective { .. })).then_some((CONNECTION, 0..1));
         Touches {
             reads: reads.iter().map(bytes).collect(),
-            writes: writes.iter().map(bytes).chain([scratch]).collect(),
+            writes: writes.iter().map(bytes).chain([scratch]).chain(connection).collect(),
             group: None,
         }
     }

@@ -308,7 +308,8 @@ impl<M: Module, const N: usize> Trainer<M, N> {
             }
         };
         session.base().check_knows(&traced)?;
-        let options = Options { scales_loss: precision == Precision::F16, ..self.options };
+        let scales_loss = precision == Precision::F16;
+        let options = Options { scales_loss, ranks: device.ranks(), ..self.options };
         let name = session.base().take_name(&options.name)?;
         let lane = StepProgram::compile(session.base(), self.inputs.clone(), &traced, &*optimizer, &options)?;
         if self.recipe.is_some() {

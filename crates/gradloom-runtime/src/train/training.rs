@@ -132,7 +132,7 @@ impl<M: Module, const N: usize> Train<M, N> {
                 .help("go on from a smaller number: `set_attempted_steps`"));
         }
         self.update_numbers()?;
-        let scalars = scalars(&self.numbers, random_key(self.session.seed(), self.attempted));
+        let scalars = scalars(&self.numbers, random_key(self.step_seed(), self.attempted));
         let step = self.lanes[0].submit(self.attempted, self.token.stop(), data, scalars)?;
         self.attempted += 1;
         Ok(step)
@@ -305,7 +305,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         let bytes = data.iter().map(Data::bytes).collect::<Result<Vec<_>>>()?;
         let fed: Vec<(&str, &[u8])> =
             inputs.iter().zip(&bytes).map(|(input, bytes)| (input.name.as_str(), &bytes[..])).collect();
-        let key = random_key(self.session.seed(), self.attempted);
+        let key = random_key(self.step_seed(), self.attempted);
         run(program, &fed, &scalars(&numbers, key))
     }
 
@@ -574,6 +574,12 @@ impl<M: Module, const N: usize> Train<M, N> {
                     .any(|(_, op)| matches!(&op.kind, OpKind::State { name: n, .. } if n == name))
         };
         self.store().reset_states_where(own).map(drop)
+    }
+
+    /// Returns the seed of the random numbers of steps, which is different on each rank of a world.
+    fn step_seed(&self) -> u64 {
+        // Ranks are numbers of at most 20 bits.
+        self.session.seed() ^ (self.session.device().rank() as u64) << 44
     }
 
     /// Returns the name in the store of one of the optimizer's states.
