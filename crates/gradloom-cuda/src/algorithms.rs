@@ -121,17 +121,17 @@ fn time(gpu: &Gpu, clock: &mut Clock, call: ProductCall) -> Result<f64> {
     for _ in 0..runs {
         last = Some(building.add(last.as_slice(), false, &call)?);
     }
-    let exec = building.ready()?;
+    let graph = building.ready()?;
     let mut least = f64::INFINITY;
     let mut round = || -> Result<f64> {
         clock.set(0)?;
-        gpu.ask("multiply", |driver| driver.launch_graph(exec, gpu.stream))?;
+        gpu.ask("multiply", |driver| driver.launch_graph(graph.exec, gpu.stream))?;
         clock.set(1)?;
         Ok(clock.between(0, 1)?.as_secs_f64())
     };
     // Ignore the first round, which warms up the device.
     let timed =
         round().and_then(|_| (0..ROUNDS).try_for_each(|_| round().map(|taken| least = least.min(taken))));
-    gpu.give_back(|driver| driver.destroy_exec(exec));
+    gpu.give_back(|driver| graph.destroy(driver));
     timed.map(|()| least / runs as f64)
 }

@@ -12,6 +12,7 @@ use gradloom_core::fuse::Fused;
 use gradloom_core::ir::Graph;
 use gradloom_core::plan::Plan;
 use gradloom_device::backend::{Backend, Loaded};
+use gradloom_device::communicator::Communicator;
 use gradloom_device::content::StoreMemory;
 use gradloom_device::host::Pool;
 use gradloom_device::memory::{Allocate, Memory, counted};
@@ -78,6 +79,20 @@ impl Backend for CudaBackend {
 
     fn kept_bytes(&self) -> Option<usize> {
         Some(self.gpu.kernels.found.load(Ordering::Relaxed))
+    }
+
+    fn communicator(&self) -> Option<&Arc<dyn Communicator>> {
+        self.gpu.communicator()
+    }
+
+    fn in_world(&self, communicator: Arc<dyn Communicator>) -> Result<Arc<dyn Backend>> {
+        self.gpu.join(communicator)?;
+        Ok(Arc::new(Self {
+            gpu: Arc::clone(&self.gpu),
+            target: self.target.clone(),
+            mode: self.mode,
+            pool: Arc::clone(&self.pool),
+        }))
     }
 
     fn lose(&self) {

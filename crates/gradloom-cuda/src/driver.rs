@@ -6,6 +6,7 @@
 //! only when no work on the device can still use them.
 
 use gradloom_codegen::cuda::LibraryProduct;
+use gradloom_core::ir::CollectiveOp;
 use std::fmt;
 
 /// Address of a byte on the device, or in host memory that the device accesses at the same address.
@@ -105,11 +106,25 @@ pub(super) struct ProductCall {
 /// Algorithm of the library for a product, in the library's encoding.
 pub(super) type Algorithm = [u64; 8];
 
+/// A collective op by NCCL with its operands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CollectiveCall {
+    pub(super) op: CollectiveOp,
+    /// For each operand, the number of elements of the operand or the result, if that is smaller, as NCCL
+    /// counts them.
+    pub(super) elements: Vec<usize>,
+    /// Addresses of the operands.
+    pub(super) reads: Vec<Address>,
+    /// Addresses of the results.
+    pub(super) writes: Vec<Address>,
+}
+
 /// An operation of a stream, or a node of a graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Call {
     Kernel(KernelCall),
     Product(ProductCall),
+    Collective(CollectiveCall),
 }
 
 /// cuBLASLt, opened for the device whose context was current.
@@ -126,6 +141,16 @@ pub(super) trait Products: fmt::Debug + Send + Sync {
         addresses: [Address; 5],
         stream: Stream,
     ) -> Fallible<()>;
+}
+
+/// The connection of a device to those of the other ranks of its world.
+pub(super) trait Connection: fmt::Debug + Send + Sync {
+    /// Queues a collective op on a stream, without waiting.
+    fn queue(&self, call: &CollectiveCall, stream: Stream) -> Fallible<()>;
+    /// Returns the error of an earlier op that failed while it ran.
+    fn check(&self) -> Fallible<()>;
+    /// Ends all queued ops, whose results are then unspecified. The connection must not be used again.
+    fn abort(&self);
 }
 
 pub(super) trait Driver: fmt::Debug + Send + Sync {
@@ -167,6 +192,11 @@ pub(super) trait Driver: fmt::Debug + Send + Sync {
 
     /// Opens cuBLASLt for the current context; returns `None` if it is missing.
     fn products(&self) -> Option<Box<dyn Products>>;
+
+    /// Returns the bytes with which the ranks of a world connect their devices.
+    fn unique_id(&self) -> Fallible<Vec<u8>>;
+    /// Connects the device of the current context to those of the other ranks; waits for them.
+    fn connect(&self, id: &[u8], rank: usize, ranks: usize) -> Fallible<Box<dyn Connection>>;
 
     fn load(&self, cubin: &[u8]) -> Fallible<Module>;
     fn unload(&self, module: Module);

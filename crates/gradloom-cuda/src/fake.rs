@@ -2,8 +2,8 @@
 //! a test selects.
 
 use super::driver::{
-    Address, Algorithm, Call, Context, Driver, Event, Failure, Fallible, Function, Graph, GraphExec,
-    KernelCall, Module, Node, ProductCall, Products, Properties, Stream,
+    Address, Algorithm, Call, CollectiveCall, Connection, Context, Driver, Event, Failure, Fallible,
+    Function, Graph, GraphExec, KernelCall, Module, Node, ProductCall, Products, Properties, Stream,
 };
 use super::kernels::Compiler;
 use gradloom_codegen::cuda::LibraryProduct;
@@ -38,8 +38,10 @@ pub(super) struct FakeState {
     next: usize,
     /// Nodes of each graph or executable graph, each with the indices of the nodes it waits for.
     pub(super) graphs: BTreeMap<usize, Vec<(Vec<usize>, Call)>>,
-    /// Products requested of the library since the last capture.
-    pub(super) products: Vec<Call>,
+    /// Products and collective ops requested of libraries since the last capture.
+    pub(super) captured: Vec<Call>,
+    /// Number of connections to other ranks that were aborted.
+    pub(super) aborted: usize,
     /// CUDA version of the driver, 12.8 if `None`.
     pub(super) version: Option<i32>,
     /// Number of nodes that start before their predecessor is done.
@@ -264,6 +266,16 @@ impl Driver for Fake {
         Some(Box::new(FakeProducts { state }))
     }
 
+    fn unique_id(&self) -> Fallible<Vec<u8>> {
+        self.state().meet("unique_id").map(|()| b"the id".to_vec())
+    }
+
+    fn connect(&self, id: &[u8], _: usize, _: usize) -> Fallible<Box<dyn Connection>> {
+        assert_eq!(id, b"the id", "it is what the first rank has told");
+        self.state().meet("connect")?;
+        Ok(Box::new(FakeConnection { state: Arc::clone(&self.state) }))
+    }
+
     fn load(&self, cubin: &[u8]) -> Fallible<Module> {
         assert!(cubin.starts_with(b"cubin of "), "it is what the compiler gave");
         let mut state = self.state();
@@ -332,7 +344,7 @@ impl Driver for Fake {
         ask()?;
         let mut state = self.state();
         let graph = state.new_handle("graph");
-        let captured = std::mem::take(&mut state.products);
+        let captured = std::mem::take(&mut state.captured);
         state.graphs.insert(graph, captured.into_iter().map(|call| (Vec::new(), call)).collect());
         Ok(Graph(graph))
     }
@@ -394,8 +406,31 @@ impl Products for FakeProducts {
         let mut state = self.state.lock().unwrap();
         state.meet("multiply")?;
         let call = ProductCall { product: *product, algorithm: *algorithm, addresses };
-        state.products.push(Call::Product(call));
+        state.captured.push(Call::Product(call));
         Ok(())
+    }
+}
+
+/// A connection that moves nothing.
+#[derive(Debug)]
+struct FakeConnection {
+    state: Arc<Mutex<FakeState>>,
+}
+
+impl Connection for FakeConnection {
+    fn queue(&self, call: &CollectiveCall, _: Stream) -> Fallible<()> {
+        let mut state = self.state.lock().unwrap();
+        state.meet("queue")?;
+        state.captured.push(Call::Collective(call.clone()));
+        Ok(())
+    }
+
+    fn check(&self) -> Fallible<()> {
+        self.state.lock().unwrap().meet("check")
+    }
+
+    fn abort(&self) {
+        self.state.lock().unwrap().aborted += 1;
     }
 }
 

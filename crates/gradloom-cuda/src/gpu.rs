@@ -2,13 +2,15 @@
 
 use super::algorithms::Algorithms;
 use super::driver::{
-    Address, Call, Context, Driver, EDGE_DATA, Event, Failure, Fallible, ProductCall, Products, Properties,
-    Stream,
+    Address, Call, CollectiveCall, Connection, Context, Driver, EDGE_DATA, Event, Failure, Fallible,
+    ProductCall, Products, Properties, Stream,
 };
 use super::kernels::Kernels;
 use super::poller::Poller;
 use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::CollectiveOp;
 use gradloom_device::cancel::Stop;
+use gradloom_device::communicator::Communicator;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,6 +30,8 @@ pub(super) struct Gpu {
     /// cuBLASLt, opened on first use.
     products: OnceLock<Option<Box<dyn Products>>>,
     pub(super) algorithms: Algorithms,
+    /// Connection to the other ranks, once the device is part of a world.
+    world: OnceLock<World>,
     health: Mutex<Option<(ErrorKind, String)>>,
     watchdog: Option<Duration>,
     /// Events that are free for reuse.
@@ -75,6 +79,7 @@ impl Gpu {
             poller: Poller::default(),
             products: OnceLock::new(),
             algorithms,
+            world: OnceLock::new(),
             health: Mutex::default(),
             watchdog,
             events: Mutex::default(),
@@ -112,12 +117,73 @@ impl Gpu {
         match call {
             Call::Kernel(call) => self.ask("run a kernel", |driver| driver.launch(call, self.stream)),
             Call::Product(call) => self.ask("multiply", |_| self.multiply(call, self.stream)),
+            Call::Collective(call) => self.ask("communicate", |_| self.communicate(call, self.stream)),
         }
     }
 
     pub(super) fn multiply(&self, call: &ProductCall, stream: Stream) -> Fallible<()> {
         let products = self.products().expect("the program was made for it");
         products.multiply(&call.product, &call.algorithm, call.addresses, stream)
+    }
+
+    pub(super) fn communicate(&self, call: &CollectiveCall, stream: Stream) -> Fallible<()> {
+        let world = self.world.get().expect("the program was loaded for a world");
+        world.connection.queue(call, stream)
+    }
+
+    /// Connects the device to those of the other ranks; waits for them.
+    ///
+    /// # Errors
+    /// Returns an error if NCCL is missing, a rank has failed, or the device is part of another world.
+    pub(super) fn join(&self, communicator: Arc<dyn Communicator>) -> Result<()> {
+        if self.world.get().is_some() {
+            return Err(Error::new(ErrorKind::Device, "the GPU is part of a world already")
+                .help("call `in_world` once, and use the device that it returns"));
+        }
+        let (rank, ranks) = (communicator.rank(), communicator.size());
+        let mut id = match rank {
+            0 => self.ask("find other GPUs", |driver| driver.unique_id())?,
+            _ => Vec::new(),
+        };
+        communicator.broadcast(0, &mut id)?;
+        let connection = self.ask("connect to other GPUs", |driver| driver.connect(&id, rank, ranks));
+        // A rank that has failed is the cause of failures of others.
+        let connection = connection.map_err(|error| communicator.check().err().unwrap_or(error))?;
+        let _ = self.world.set(World { communicator, connection });
+        self.first_sum()
+    }
+
+    /// Sums a number over all ranks. NCCL connects the devices at the first op, which should not be one that
+    /// is captured in a graph.
+    fn first_sum(&self) -> Result<()> {
+        let number = self.ask("allocate a number", |driver| driver.allocate(4))?;
+        let op = CollectiveOp::AllReduce;
+        let call = CollectiveCall { op, elements: vec![1], reads: vec![number], writes: vec![number] };
+        let summed = self.ask("clear a number", |driver| driver.fill(number, 0, 4, self.stream));
+        let summed = summed.and_then(|()| self.run(&Call::Collective(call)));
+        // Frees the memory once the device has used it.
+        self.give_back(|driver| driver.free(number));
+        summed
+    }
+
+    pub(super) fn communicator(&self) -> Option<&Arc<dyn Communicator>> {
+        self.world.get().map(|world| &world.communicator)
+    }
+
+    /// Checks that no other rank has failed. If one has, ends the ops that wait for it.
+    ///
+    /// # Errors
+    /// Returns an error that names the rank, or NCCL's. The device is then lost.
+    fn check_world(&self) -> Result<()> {
+        let Some(World { communicator, connection }) = self.world.get() else { return Ok(()) };
+        let failed = |failure: Failure| {
+            Error::new(ErrorKind::World, format!("the GPUs lost their connection: {failure}"))
+        };
+        let checked = communicator.check().and_then(|()| connection.check().map_err(failed));
+        checked.inspect_err(|error| {
+            self.fail(error.kind(), error.message().to_string());
+            connection.abort();
+        })
     }
 
     /// Returns `true` if a kernel of a graph can start before its predecessor is done.
@@ -155,8 +221,12 @@ impl Gpu {
 
     /// Marks the device as lost; the first message is kept.
     pub(super) fn lose(&self, message: String) {
+        self.fail(ErrorKind::Lost, message);
+    }
+
+    fn fail(&self, kind: ErrorKind, message: String) {
         let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
-        health.get_or_insert((ErrorKind::Lost, message));
+        health.get_or_insert((kind, message));
     }
 
     /// Checks that the device is not lost.
@@ -186,6 +256,9 @@ impl Gpu {
             }
             stop.check()?;
             let waited = began.elapsed();
+            if waited >= SPIN {
+                self.check_world()?;
+            }
             if let Some(limit) = self.watchdog.filter(|limit| waited >= *limit) {
                 self.lose(format!("the GPU hangs: a step was not done within {limit:?}"));
                 return self.check();
@@ -227,15 +300,24 @@ impl Gpu {
 impl Drop for Gpu {
     fn drop(&mut self) {
         let events = std::mem::take(self.events.get_mut().unwrap_or_else(PoisonError::into_inner));
-        let products = self.products.take();
+        let (products, world) = (self.products.take(), self.world.take());
         self.give_back(|driver| {
-            drop(products);
+            drop((products, world));
             events.into_iter().for_each(|event| driver.destroy_event(event));
             driver.destroy_stream(self.stream);
             self.kernels.unload(driver);
         });
         self.driver.release(self.index);
     }
+}
+
+/// A device's part of a world.
+#[derive(Debug)]
+struct World {
+    /// Connection between the ranks' hosts.
+    communicator: Arc<dyn Communicator>,
+    /// Connection between the ranks' devices.
+    connection: Box<dyn Connection>,
 }
 
 #[derive(Debug)]

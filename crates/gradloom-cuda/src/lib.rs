@@ -22,6 +22,7 @@ mod kept;
 mod kernels;
 mod load;
 mod memory;
+mod nccl;
 mod nvidia;
 mod nvtx;
 mod options;

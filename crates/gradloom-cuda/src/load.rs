@@ -4,10 +4,10 @@
 //! allocate memory ([`Regions`]), load the kernels, compute their parameters, run the hoisted launches, and
 //! build graphs of the remaining launches, whose edges follow from the memory that each kernel accesses.
 
-use super::driver::{Call, Function, GraphExec, KernelCall, Node, ProductCall};
+use super::driver::{Call, CollectiveCall, Function, KernelCall, Node, ProductCall};
 use super::exchange::Exchange;
 use super::gpu::Gpu;
-use super::graph::Building;
+use super::graph::{Building, Replayed};
 use super::kernels::Text;
 use super::memory::on_device;
 use super::options::Mode;
@@ -48,7 +48,7 @@ impl CudaProgram {
                 Work::Function { name, source, .. } => {
                     Some((Some(unit.owner), (source.as_str(), name.as_str())))
                 }
-                Work::Product(_) => None,
+                Work::Product(_) | Work::Collective(_) => None,
             })
             .chain(own.map(|text| (None, text)))
             .unzip();
@@ -171,6 +171,11 @@ fn call(
             let algorithm = gpu.algorithms.get(gpu, product, addresses)?;
             Some(Call::Product(ProductCall { product: *product, algorithm, addresses }))
         }
+        Work::Collective(collective) => {
+            let writes = parameters.split_off(collective.elements.len());
+            let (op, elements) = (collective.op, collective.elements.clone());
+            Some(Call::Collective(CollectiveCall { op, elements, reads: parameters, writes }))
+        }
     })
 }
 
@@ -193,7 +198,7 @@ fn table(numbers: &[u32], with: Allocate<'_>) -> Result<Memory> {
 /// Builds an executable graph of calls. Each call waits until the calls that `edges` lists for it are done.
 /// If a call's entry in `early` is true and the device supports it, the call may start once all blocks of its
 /// only predecessor have triggered it or ended.
-fn build(gpu: &Gpu, calls: &[Call], edges: &[Vec<usize>], early: &[bool]) -> Result<GraphExec> {
+fn build(gpu: &Gpu, calls: &[Call], edges: &[Vec<usize>], early: &[bool]) -> Result<Replayed> {
     let building = Building::new(gpu)?;
     let mut nodes: Vec<Node> = Vec::with_capacity(calls.len());
     for ((call, before), early) in calls.iter().zip(edges).zip(early) {

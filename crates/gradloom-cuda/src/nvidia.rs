@@ -5,9 +5,10 @@
 
 use super::cublas::Cublas;
 use super::driver::{
-    Address, Context, Driver, EDGE_DATA, Event, Failure, Fallible, Function, Graph, GraphExec, KernelCall,
-    Module, Node, Products, Properties, Stream,
+    Address, Connection, Context, Driver, EDGE_DATA, Event, Failure, Fallible, Function, Graph, GraphExec,
+    KernelCall, Module, Node, Products, Properties, Stream,
 };
+use super::nccl::{self, Nccl};
 use cudarc::driver::sys;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::ptr;
@@ -211,6 +212,14 @@ impl Driver for Nvidia {
 
     fn products(&self) -> Option<Box<dyn Products>> {
         Cublas::open().map(|library| Box::new(library) as Box<dyn Products>)
+    }
+
+    fn unique_id(&self) -> Fallible<Vec<u8>> {
+        nccl::unique_id()
+    }
+
+    fn connect(&self, id: &[u8], rank: usize, ranks: usize) -> Fallible<Box<dyn Connection>> {
+        Ok(Box::new(Nccl::connect(id, rank, ranks)?))
     }
 
     fn load(&self, cubin: &[u8]) -> Fallible<Module> {

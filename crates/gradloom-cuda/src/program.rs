@@ -2,9 +2,10 @@
 //! custom ops in between, there are several graphs.
 
 use super::clock::Clock;
-use super::driver::{Call, GraphExec};
+use super::driver::Call;
 use super::exchange::Exchange;
 use super::gpu::{Gpu, Mark};
+use super::graph::Replayed;
 use super::memory::{CudaMemory, on_device};
 use super::nvtx;
 use super::pending::{PendingStep, Stagings};
@@ -38,7 +39,7 @@ pub(super) struct CudaProgram {
     /// Call for each node of `replay`.
     pub(super) calls: Vec<Call>,
     /// A graph for each segment; empty if kernels are launched one by one.
-    pub(super) graphs: Vec<GraphExec>,
+    pub(super) graphs: Vec<Replayed>,
     /// Launches that run on the host, one after each segment but the last.
     pub(super) host: Vec<HostLaunch>,
     pub(super) exchange: Exchange,
@@ -196,8 +197,9 @@ impl Queued for CudaProgram {
         } else {
             for (i, segment) in self.replay.segments.iter().enumerate() {
                 match self.graphs.get(i) {
-                    Some(&graph) => {
-                        self.gpu.ask("start a step", |driver| driver.launch_graph(graph, self.gpu.stream))?;
+                    Some(graph) => {
+                        self.gpu
+                            .ask("start a step", |driver| driver.launch_graph(graph.exec, self.gpu.stream))?;
                     }
                     None => segment.clone().try_for_each(|kernel| self.launch(kernel))?,
                 }
@@ -340,6 +342,6 @@ impl Drop for CudaProgram {
     fn drop(&mut self) {
         // Wait for the device, which may still be using the resources that are released here.
         let _ = self.gpu.wait_for_all();
-        self.gpu.give_back(|driver| self.graphs.iter().for_each(|&graph| driver.destroy_exec(graph)));
+        self.gpu.give_back(|driver| self.graphs.iter().for_each(|graph| graph.destroy(driver)));
     }
 }

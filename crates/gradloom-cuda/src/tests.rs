@@ -13,6 +13,7 @@ use gradloom_core::nn::{Dropout, Embedding, Linear};
 use gradloom_core::optim::AdamW;
 use gradloom_core::plan::{ALIGNMENT, StoreEntry};
 use gradloom_core::trace::{Tensor, f32, i32};
+use gradloom_device::communicator::Communicator;
 use gradloom_runtime::{Device, Session, Store, Train, Trainer};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -189,12 +190,12 @@ fn a_library_multiplies_as_nodes_of_the_graph_with_scratch_of_their_own() {
             }
             assert!(before.contains(first), "node {second} takes the scratch of {first}");
         }
-        assert_eq!((state.replays, state.launches, state.products.len()), (1, 0, 0));
+        assert_eq!((state.replays, state.launches, state.captured.len()), (1, 0, 0));
         products.len()
     };
     let mut uncaptured = compiled(&Device::cuda_with(&options.clone().uncaptured()).unwrap()).unwrap();
     uncaptured.step((&IDS, &Y)).unwrap();
-    assert_eq!(driver.state().products.len(), products);
+    assert_eq!(driver.state().captured.len(), products);
 
     let (driver, options) = with_library();
     let mut own = compiled(&Device::cuda_with(&options.without_cublaslt()).unwrap()).unwrap();
@@ -443,4 +444,97 @@ fn threads_use_a_device_at_the_same_time() {
         }
     });
     assert_eq!(driver.state().replays, 40);
+}
+
+/// Communicator of rank 0 of a world, whose other rank may fail.
+#[derive(Clone, Debug, Default)]
+struct Peers(Arc<std::sync::Mutex<Option<Error>>>);
+
+impl Communicator for Peers {
+    fn rank(&self) -> usize {
+        0
+    }
+
+    fn size(&self) -> usize {
+        2
+    }
+
+    fn all_reduce(&self, _: &mut [&mut [f32]]) -> Result<()> {
+        unreachable!("the GPUs do it")
+    }
+
+    fn reduce_scatter(&self, _: &[&[f32]], _: &mut [&mut [f32]]) -> Result<()> {
+        unreachable!("the GPUs do it")
+    }
+
+    fn all_gather(&self, _: &[&[f32]], _: &mut [&mut [f32]]) -> Result<()> {
+        unreachable!("the GPUs do it")
+    }
+
+    fn broadcast(&self, _: usize, _: &mut Vec<u8>) -> Result<()> {
+        self.check()
+    }
+
+    fn check(&self) -> Result<()> {
+        self.0.lock().unwrap().clone().map_or(Ok(()), Err)
+    }
+}
+
+#[test]
+fn a_step_of_a_rank_has_sums_in_its_graph_and_ends_when_another_rank_fails() {
+    let (driver, options) = fake();
+    let peers = Peers::default();
+    let device = Device::cuda_with(&options).unwrap().in_world(&peers).unwrap();
+    assert_eq!((device.rank(), device.ranks()), (0, 2));
+    // The first sum connects the devices, outside of graphs.
+    assert_eq!(std::mem::take(&mut driver.state().captured).len(), 1);
+    let mut train = compiled(&device).unwrap();
+    {
+        let state = driver.state();
+        let graph = state.graphs.values().find(|nodes| nodes.len() > 1).expect("a step has a graph");
+        let sums: Vec<_> = graph
+            .iter()
+            .enumerate()
+            .filter_map(|(i, (before, call))| match call {
+                Call::Collective(call) => Some((i, before, call)),
+                _ => None,
+            })
+            .collect();
+        // The loss and all gradients fit into one bucket. Something after the sum waits for it.
+        let [(position, before, call)] = sums[..] else { panic!("one sum: {sums:?}") };
+        assert_eq!(call.elements.iter().sum::<usize>(), 1 + 11 * 8 + 8 * 16 + 16 + 16 * 3 + 3);
+        assert_eq!(call.reads, call.writes, "sums are in place");
+        assert!(!before.is_empty() && graph.iter().any(|(before, _)| before.contains(&position)));
+    }
+    train.step((&IDS, &Y)).unwrap();
+    *peers.0.lock().unwrap() = Some(Error::new(ErrorKind::World, "rank 1 ended"));
+    driver.state().hangs = true;
+    let error = train.step((&IDS, &Y)).and_then(|step| step.loss()).unwrap_err();
+    assert_eq!((error.kind(), error.message()), (ErrorKind::World, "rank 1 ended"));
+    assert_eq!(driver.state().aborted, 1);
+    drop((train, device));
+    let state = driver.state();
+    assert!(state.left().starts_with("0 allocations, 0 of the host"), "{}", state.left());
+}
+
+#[test]
+fn a_world_without_the_library_is_an_error() {
+    let (driver, options) = fake();
+    let device = Device::cuda_with(&options).unwrap();
+    let peers = Peers::default();
+    for call in ["unique_id", "connect"] {
+        // Find the call that fails by its position after those of an attempt that succeeds.
+        let (other, options) = fake();
+        let opened = Device::cuda_with(&options).unwrap();
+        opened.in_world(&peers).unwrap();
+        let made = other.state().calls.iter().position(|made| *made == call).expect("it is made");
+        let first = other.state().calls.iter().position(|made| *made == "unique_id").expect("it is made");
+        let now = driver.state().calls.len();
+        driver.state().fails = Some((now + made - first, 1));
+        let error = device.in_world(&peers).unwrap_err();
+        assert!(error.message().contains("as the test asked"), "{error}");
+    }
+    driver.state().fails = None;
+    let device = device.in_world(&peers).unwrap();
+    assert!(device.in_world(&peers).unwrap_err().message().contains("already"));
 }
