@@ -5,6 +5,8 @@ use crate::failure::{Failure, Result};
 use crate::format::count;
 use crate::output::tell;
 use crate::train::settings::check_threads;
+#[cfg(feature = "cuda")]
+use crate::world;
 use gradloom::CpuDevice as _;
 #[cfg(feature = "cuda")]
 use gradloom::CudaDevice as _;
@@ -183,6 +185,8 @@ impl DeviceArguments {
                     .help("`gradloom devices` lists them")
             };
             options = options.index(number.parse().map_err(|_| wrong())?);
+        } else {
+            options = options.index(world::local_rank());
         }
         if let Some(precision) = self.reduced() {
             options = options.precision(precision.into());

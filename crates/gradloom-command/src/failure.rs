@@ -23,6 +23,8 @@ pub(crate) type Result<T> = std::result::Result<T, Failure>;
 #[derive(Debug)]
 pub(crate) struct Failure {
     usage: bool,
+    /// True if another process of the world has failed.
+    of_world: bool,
     message: String,
     help: Option<String>,
 }
@@ -30,12 +32,12 @@ pub(crate) struct Failure {
 impl Failure {
     /// Creates a failure that requires a change of the command line, or of what it names: exit code 2.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { usage: true, message: message.into(), help: None }
+        Self { usage: true, of_world: false, message: message.into(), help: None }
     }
 
     /// Creates a failure of a valid command line: exit code 1.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
-        Self { usage: false, message: message.into(), help: None }
+        Self { usage: false, of_world: false, message: message.into(), help: None }
     }
 
     /// Sets the remedy.
@@ -85,6 +87,16 @@ impl Failure {
         Self::failed(format!("{option} {}: cannot be written: {error}", path.display())).help(help)
     }
 
+    /// Marks the failure as one that all ranks have, so that the first one prints it.
+    pub(crate) fn of_all_ranks(self) -> Self {
+        Self { of_world: true, ..self }
+    }
+
+    /// Returns `true` if another process of the world has failed, and this one is only affected.
+    pub(crate) fn is_of_world(&self) -> bool {
+        self.of_world
+    }
+
     /// Returns the message, without the remedy.
     pub(crate) fn message(&self) -> &str {
         self.message.trim_end()
@@ -127,7 +139,8 @@ impl From<gradloom::Error> for Failure {
         let notes: Vec<&str> = error.notes().filter(|note| !names_functions(note)).collect();
         let notes = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join("; ")) };
         let remedies: Vec<&str> = error.remedies().filter(|remedy| !names_functions(remedy)).collect();
-        let failure = Self::failed(format!("{}{notes}", error.message()));
+        let of_world = error.kind() == gradloom::ErrorKind::World;
+        let failure = Self { of_world, ..Self::failed(format!("{}{notes}", error.message())) };
         if remedies.is_empty() { failure } else { failure.help(remedies.join("; ")) }
     }
 }

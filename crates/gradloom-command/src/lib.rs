@@ -37,6 +37,7 @@ mod tokenize;
 mod tokenizer;
 mod train;
 mod weights;
+mod world;
 
 pub use bench::started;
 
@@ -108,6 +109,17 @@ fn run_command() -> ExitCode {
     if !verbose {
         drivers::keep_quiet();
     }
+    let ranks = match &command {
+        Command::Train(arguments) => arguments.world,
+        Command::Bench(arguments) => arguments.world,
+        Command::Profile(arguments) => arguments.world,
+        _ => world::WorldArguments::default(),
+    };
+    match ranks.start() {
+        Ok(None) => {}
+        Ok(Some(code)) => return code,
+        Err(failure) => return failure.report(),
+    }
     let result = match command {
         Command::Train(arguments) => train::run(*arguments),
         Command::Sample(arguments) => sample::run(&arguments),
@@ -128,6 +140,7 @@ fn run_command() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(failure) if world::tells(&failure) => failure.report(),
+        Err(_) => ExitCode::FAILURE,
     }
 }

@@ -33,14 +33,14 @@ pub(crate) struct Smaller {
     pub(crate) budgeted: &'static str,
 }
 
-/// Compiles the training step of a run.
+/// Compiles the training step of a run. On a rank of a world, it has the rank's part of the batch.
 pub(crate) fn compile(settings: &Settings, device: &Device, smaller: Smaller) -> Result<ModelTrain> {
     let training = &settings.training;
     let model = settings.model.build().map_err(|error| invalid_any(&error))?;
     if let Some(lora) = &settings.lora {
         lora.attach(&model)?;
     }
-    let shape = [training.batch, settings.model.context()];
+    let shape = [training.batch / device.ranks(), settings.model.context()];
     let mut trainer = Trainer::new(model)
         .inputs([i32("ids", shape), i32("targets", shape)])
         .loss(|model, [ids, targets]| model.loss(ids, targets))
@@ -83,9 +83,16 @@ const HELD_OUT_BATCHES: usize = 8;
 impl Evaluator {
     pub(crate) fn new(train: &ModelTrain, held_out: &Tokens, batch: usize) -> Result<Self> {
         let context = train.model().sizes().context;
-        let shape = [batch, context];
+        // The windows are the same for any number of ranks, but there is memory for a rank's part alone.
+        let rows = batch / train.device().ranks();
+        let shape = [rows, context];
         let program = train.infer([i32("ids", shape), i32("targets", shape)], |m, [x, y]| m.loss(x, y))?;
-        Ok(Self { program, windows: held_out_windows(held_out, batch, context, HELD_OUT_BATCHES)? })
+        let mut windows = Vec::new();
+        for (ids, targets) in held_out_windows(held_out, batch, context, HELD_OUT_BATCHES)? {
+            let parts = ids.chunks(rows * context).zip(targets.chunks(rows * context));
+            windows.extend(parts.map(|(ids, targets)| (ids.to_vec(), targets.to_vec())));
+        }
+        Ok(Self { program, windows })
     }
 
     /// Returns the mean loss in nats per token; it may be infinite or NaN.

@@ -18,6 +18,8 @@ pub use gradloom_core::{error, fuse, grad, ir, kernel, nn, optim, passes, plan, 
 #[doc(inline)]
 pub use gradloom_runtime as runtime;
 #[doc(inline)]
+pub use gradloom_runtime::communicator;
+#[doc(inline)]
 pub use gradloom_runtime::{batches, files};
 
 pub use devices::{AutoDevice, CudaDevice, WgpuDevice};
@@ -45,6 +47,7 @@ pub use gradloom_runtime::{
 };
 #[cfg(feature = "wgpu")]
 pub use gradloom_wgpu::{AdapterReport, Tuning, WgpuOptions, adapters};
+pub use gradloom_world::{Membership, Rendezvous, World, WorldOptions};
 
 /// Everything that the examples import, with `use gradloom::prelude::*;`.
 pub mod prelude {

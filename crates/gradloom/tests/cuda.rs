@@ -2,6 +2,8 @@
 
 #[path = "cuda/attention.rs"]
 mod attention;
+#[path = "cuda/world.rs"]
+mod world;
 
 use gradloom::prelude::*;
 use gradloom::{CudaOptions, Precision, Train};

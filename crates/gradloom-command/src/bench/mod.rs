@@ -12,6 +12,7 @@ use crate::device::{DeviceArguments, DeviceName, Precision, report_tuning};
 use crate::failure::{Failure, Result};
 use crate::output::print_line;
 use crate::weights::Weights;
+use crate::world::{self, WorldArguments};
 use configs::{Config, Size};
 use gradloom::Device;
 pub use process::started;
@@ -74,6 +75,8 @@ pub(crate) struct Arguments {
     /// Total number of steps, including the warm-up. [default: the configuration's]
     #[arg(long, value_name = "N")]
     steps: Option<u64>,
+    #[command(flatten)]
+    pub(crate) world: WorldArguments,
     /// Number of CPU threads. [default: one for each core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -131,7 +134,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.steps == Some(0) {
         return Err(Failure::usage("--steps 0: must be at least 1"));
     }
-    let device = open(arguments)?;
+    let world = world::joined()?;
+    let device = open(arguments)?.in_world(world)?;
     let steps = arguments.steps.unwrap_or(config.steps);
     let mut workload = config.compile(&device, arguments.data_dir.as_deref())?;
     report_tuning(&device);
@@ -140,7 +144,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         timing.queued = Some(measure_queued(steps, &mut *workload)?);
     }
     let report = Report::new(config.label(), &*workload, &timing);
-    print_line!("{}", if arguments.json { report.json() } else { report.line() })
+    match world.is_first() {
+        true => print_line!("{}", if arguments.json { report.json() } else { report.line() }),
+        false => Ok(()),
+    }
 }
 
 fn open(arguments: &Arguments) -> Result<Device> {

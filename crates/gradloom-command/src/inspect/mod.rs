@@ -11,6 +11,7 @@ use crate::run::{STATE, Saved};
 use crate::train::options::Options;
 use crate::train::settings::Settings;
 use gradloom::Device;
+use gradloom::communicator::Planned;
 use gradloom::runtime::Limits;
 use gradloom::runtime::pipeline::{Target, Text};
 use gradloom::runtime::regular_file;
@@ -41,6 +42,9 @@ pub(crate) struct Arguments {
     /// Number of texts in the step. [default: the preset's or the run's]
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
+    /// Compile for one of N ranks that train together, each on a batch of its own.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    world: u32,
     /// Evaluate a shrunk model in float64, before and after the passes, and compare the results with the
     /// CPU's.
     #[arg(long)]
@@ -138,6 +142,8 @@ Examples:
                                           those of one launch
   gradloom inspect gpt2 --target cuda --precision bf16
                                           the same step with values of 16 bits
+  gradloom inspect gpt2 --target cuda --world 8
+                                          a step of one of eight GPUs
   gradloom inspect small --verify         is what the CPU computes right?
   gradloom inspect gpt2 --format html --output plan.html
                                           kernels and memory over time, as a page";
@@ -150,7 +156,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         return verify::run(&settings);
     }
     let target = arguments.target_device.target(arguments.precision)?;
-    let train = model::compile(&settings, &Device::null_for(target), SMALLER)?;
+    let world = Planned { ranks: arguments.world as usize };
+    let device = Device::null_for(target).in_world(&world).map_err(|_| no_world(arguments))?;
+    let train = model::compile(&settings, &device, SMALLER)?;
     let text = match arguments.format {
         Format::Text if arguments.json && arguments.stage.is_none() => summary_as_json(&settings, &train),
         Format::Text if !arguments.json => text(arguments, &settings, &train)?,
@@ -169,6 +177,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         verify::run(&settings)?;
     }
     Ok(())
+}
+
+fn no_world(arguments: &Arguments) -> Failure {
+    Failure::usage(format!("--world {}: WebGPU has no connection to other ranks", arguments.world))
+        .help("use --target cuda or cpu")
 }
 
 /// Remedies for a step that does not fit in memory.

@@ -4,6 +4,7 @@ use crate::bench::configs::{Config, Size};
 use crate::device::{DeviceArguments, report_tuning};
 use crate::failure::{Failure, Result};
 use crate::output::{print_line, written};
+use crate::world::{self, WorldArguments};
 use gradloom::ProfileOptions;
 use gradloom::runtime::regular_file;
 use std::io::Write;
@@ -23,6 +24,8 @@ pub(crate) struct Arguments {
     steps: Option<u64>,
     #[command(flatten)]
     device: DeviceArguments,
+    #[command(flatten)]
+    pub(crate) world: WorldArguments,
     /// Maximum number of launches to list, longest first.
     #[arg(long, value_name = "N", default_value_t = 20)]
     top: usize,
@@ -56,7 +59,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.steps == Some(0) {
         return Err(Failure::usage("--steps 0: must be at least 1"));
     }
-    let device = arguments.device.open()?;
+    let world = world::joined()?;
+    let device = arguments.device.open()?.in_world(world)?;
     let steps = arguments.steps.unwrap_or(config.steps);
     let mut workload = config.compile(&device, None)?;
     report_tuning(&device);
@@ -66,6 +70,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         options = options.measure_roof();
     }
     let profile = workload.profile(options)?;
+    if !world.is_first() {
+        return Ok(());
+    }
     if let Some(path) = &arguments.trace {
         regular_file::write(path, profile.to_perfetto().as_bytes())
             .map_err(|error| Failure::unwritable("--trace", path, &error))?;

@@ -12,8 +12,11 @@ use crate::format::{bytes, count, thousands};
 use crate::model::{self, Evaluator, ModelTrain, Smaller};
 use crate::output::{printable, quoted, say, tell};
 use crate::run::{Beginning, Event, Events, Metrics, RunFolder, STATE, Saved, Snapshot, Taken};
+use crate::source::Source as ModelSource;
 use crate::tokenizer::AnyTokenizer;
+use crate::world;
 use gradloom_models::data::Split;
+use gradloom_models::hugging_face::Generation;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -31,39 +34,70 @@ pub(super) struct Run {
     pub(super) steps: u64,
 }
 
+/// Settings, data and published weights of a new run.
+struct Fresh {
+    settings: Settings,
+    source: Source,
+    split: Split,
+    tokenizer: AnyTokenizer,
+    /// Published model to start from.
+    from: Option<ModelSource>,
+    generation: Generation,
+}
+
+impl Fresh {
+    fn read(options: &Options) -> Result<Self> {
+        let begun = options
+            .init
+            .as_deref()
+            .map(|path| Begun::open(path, options.tokenizer.as_deref(), Some("--init")))
+            .transpose()?;
+        let mut settings = match &begun {
+            Some(begun) => Settings::begun_from(options, begun.source.config())?,
+            None => Settings::resolve(options)?,
+        };
+        let generation =
+            begun.as_ref().map(|begun| begun.source.generation()).transpose()?.unwrap_or_default();
+        let (from, tokenizer) =
+            begun.map_or((None, None), |begun| (Some(begun.source), Some(begun.tokenizer)));
+        let what = if options.data.is_some() { "--data" } else { "built-in text" };
+        let Data { source, split, tokenizer } = Data::read(&settings, tokenizer, what)?;
+        settings.use_tokenizer(&tokenizer)?;
+        settings.data = source.described(&settings);
+        Ok(Self { settings, source, split, tokenizer, from, generation })
+    }
+
+    /// Compiles the training step and loads the published weights.
+    fn compiled(&self) -> Result<ModelTrain> {
+        let train = compiled(&self.settings)?;
+        if let Some(from) = &self.from {
+            from.load_into(train.session())?;
+        }
+        Ok(train)
+    }
+}
+
 /// Creates a new run. Its folder is created last, after memory and threads are allocated, so that a failure
 /// leaves no folder. The first state is written immediately, so that a folder that cannot hold the run is
 /// reported before the first step.
 pub(super) fn create(options: &Options, json: bool) -> Result<Run> {
-    let begun =
-        options.init.as_deref().map(|path| Begun::open(path, options.tokenizer.as_deref(), Some("--init")));
-    let begun = begun.transpose()?;
-    let mut settings = match &begun {
-        Some(begun) => Settings::begun_from(options, begun.source.config())?,
-        None => Settings::resolve(options)?,
-    };
     if let Some(folder) = &options.out {
         check_free(folder)?;
     }
-    let generation = begun.as_ref().map(|begun| begun.source.generation()).transpose()?.unwrap_or_default();
-    let (from, tokenizer) = begun.map_or((None, None), |begun| (Some(begun.source), Some(begun.tokenizer)));
-    let what = if options.data.is_some() { "--data" } else { "built-in text" };
-    let Data { source, split, tokenizer } = Data::read(&settings, tokenizer, what)?;
-    settings.use_tokenizer(&tokenizer)?;
-    settings.data = source.described(&settings);
+    let fresh = Fresh::read(options)?;
+    let Fresh { settings, source, split, tokenizer, generation, .. } = &fresh;
     // If the configuration is that of another run, compare the data with that run's.
     let theirs = options.run.as_ref().map(|run| settings.recorded(run));
     if let Some(difference) = theirs.and_then(|then| difference(&then, &settings.data)) {
         tell!("note: the data is not that of the run that --config repeats: {difference}");
     }
-    let taken = announce(&settings, &source, &split, &tokenizer);
-    let (train, evaluator) = compiled(&settings, &split)?;
-    if let Some(from) = from {
-        from.load_into(train.session())?;
-    }
+    let taken = announce(settings, source, split, tokenizer);
+    let train = fresh.compiled()?;
+    let evaluator = evaluator(&train, settings, split)?;
     let beginning = Snapshot::of(&train.store(), 0)?;
     let writer = writer()?;
     interrupt::save_first();
+    world::meet()?;
     let folder = RunFolder::create(options.out.as_deref(), &settings.preset);
     let folder = folder.map_err(|failure| match &options.out {
         Some(_) => failure.under("--out"),
@@ -73,18 +107,19 @@ pub(super) fn create(options: &Options, json: bool) -> Result<Run> {
     let written = tokenizer
         .save(folder.path())
         .and_then(|()| Ok(generation.save(folder.path())?))
-        .and_then(|()| beginning.write_state(&folder, &settings));
+        .and_then(|()| beginning.write_state(&folder, settings));
     if let Err(failure) = written {
         // Remove the folder, which is not a run without a state.
         folder.undo();
         return Err(failure);
     }
-    beginning.write_model(&folder, &settings)?;
+    beginning.write_model(&folder, settings)?;
     folder.write_text("config.json", &settings.to_json())?;
     let metrics = Metrics::create(&folder)?;
     let events = Events::create(&folder, json)?;
-    events.push(0, &began(&settings, &train, &folder, taken, None))?;
+    events.push(0, &began(settings, &train, &folder, taken, None))?;
     say!("run     {}", folder.path().display());
+    let Fresh { settings, split, tokenizer, .. } = fresh;
     let files = Arc::new(Files { settings, folder, metrics, events });
     Ok(Run { files, data: split, tokenizer, train, evaluator, writer, spare: beginning, steps: 0 })
 }
@@ -104,53 +139,111 @@ fn check_free(folder: &Path) -> Result<()> {
     })
 }
 
+/// Saved state of a run with the settings and data with which it goes on.
+struct Continued {
+    saved: Saved,
+    settings: Settings,
+    source: Source,
+    split: Split,
+    tokenizer: AnyTokenizer,
+}
+
+impl Continued {
+    fn read(path: &Path, state: &Path, options: &Options) -> Result<Self> {
+        let saved = Saved::open(state)?;
+        let mut settings = saved.settings.clone();
+        settings.change(options)?;
+        if saved.steps > settings.training.steps {
+            return Err(Failure::usage(format!(
+                "--steps {}: the run in {} has {} already",
+                settings.training.steps,
+                path.display(),
+                count(saved.steps as usize, "step")
+            ))
+            .help("--steps counts from the beginning of the run: give a larger number"));
+        }
+        let tokenizer = Some(AnyTokenizer::of_run(path, &settings)?);
+        let Data { source, split, tokenizer } = if options.data.is_some() {
+            Data::read(&settings, tokenizer, "--data")?
+        } else {
+            let what = format!("the data of the run in {}", path.display());
+            Data::read(&settings, tokenizer, &what).map_err(|failure| {
+                failure.help("restore it, or name the data with --data to go on with what there is now")
+            })?
+        };
+        let found = source.described(&settings);
+        if let Some(difference) = difference(&saved.settings.data, &found) {
+            let changed = format!("the data of the run in {} has changed: {difference}", path.display());
+            if options.data.is_none() {
+                return Err(Failure::usage(changed).help(match found.paths.is_empty() {
+                    true => "use the gradloom that began the run, or go on with data that --data names",
+                    false => "restore the files, or name them with --data to go on with what they are now",
+                }));
+            }
+            if world::is_first() {
+                tell!("note: {changed}; it goes on with what --data names");
+            }
+        }
+        settings.data = found;
+        Ok(Self { saved, settings, source, split, tokenizer })
+    }
+
+    /// Compiles the training step and restores the state.
+    fn compiled(&self) -> Result<ModelTrain> {
+        let mut train = compiled(&self.settings)?;
+        self.saved.restore(&train.store())?;
+        train.set_attempted_steps(self.saved.steps);
+        Ok(train)
+    }
+}
+
+/// A run on a rank other than the first, which writes no files.
+pub(super) struct Follower {
+    pub(super) settings: Settings,
+    pub(super) data: Split,
+    pub(super) train: ModelTrain,
+    /// Number of steps completed so far.
+    pub(super) steps: u64,
+}
+
+impl Follower {
+    /// Prepares a new run, or one that is resumed, as the first rank does.
+    pub(super) fn new(resumed: Option<&Path>, options: &Options) -> Result<Self> {
+        let follower = match resumed {
+            Some(path) => {
+                let continued = Continued::read(path, &path.join(STATE), options)?;
+                let train = continued.compiled()?;
+                let Continued { saved, settings, split, .. } = continued;
+                Self { settings, data: split, train, steps: saved.steps }
+            }
+            None => {
+                let fresh = Fresh::read(options)?;
+                let train = fresh.compiled()?;
+                Self { settings: fresh.settings, data: fresh.split, train, steps: 0 }
+            }
+        };
+        interrupt::save_first();
+        world::meet()?;
+        Ok(follower)
+    }
+}
+
 /// Resumes a run. Everything that determines the result is read from the state file; flags may change some
 /// settings.
 pub(super) fn resume(path: &Path, options: &Options, json: bool) -> Result<Run> {
     let folder = RunFolder::open(path)?;
-    let saved = Saved::open(&folder.file(STATE))?;
-    let mut settings = saved.settings.clone();
-    settings.change(options)?;
-    if saved.steps > settings.training.steps {
-        return Err(Failure::usage(format!(
-            "--steps {}: the run in {} has {} already",
-            settings.training.steps,
-            path.display(),
-            count(saved.steps as usize, "step")
-        ))
-        .help("--steps counts from the beginning of the run: give a larger number"));
-    }
-    let tokenizer = Some(AnyTokenizer::of_run(path, &settings)?);
-    let Data { source, split, tokenizer } = if options.data.is_some() {
-        Data::read(&settings, tokenizer, "--data")?
-    } else {
-        let what = format!("the data of the run in {}", path.display());
-        Data::read(&settings, tokenizer, &what).map_err(|failure| {
-            failure.help("restore it, or name the data with --data to go on with what there is now")
-        })?
-    };
-    let found = source.described(&settings);
-    if let Some(difference) = difference(&saved.settings.data, &found) {
-        let changed = format!("the data of the run in {} has changed: {difference}", path.display());
-        if options.data.is_none() {
-            return Err(Failure::usage(changed).help(match found.paths.is_empty() {
-                true => "use the gradloom that began the run, or go on with data that --data names",
-                false => "restore the files, or name them with --data to go on with what they are now",
-            }));
-        }
-        tell!("note: {changed}; it goes on with what --data names");
-    }
-    settings.data = found;
-    let taken = announce(&settings, &source, &split, &tokenizer);
-    let (mut train, evaluator) = compiled(&settings, &split)?;
-    saved.restore(&train.store())?;
-    train.set_attempted_steps(saved.steps);
+    let continued = Continued::read(path, &folder.file(STATE), options)?;
+    let Continued { saved, settings, source, split, tokenizer } = &continued;
+    let taken = announce(settings, source, split, tokenizer);
+    let train = continued.compiled()?;
+    let evaluator = evaluator(&train, settings, split)?;
     let writer = writer()?;
     let spare = Snapshot::of(&train.store(), saved.steps)?;
     interrupt::save_first();
-    if settings != saved.settings {
+    world::meet()?;
+    if *settings != saved.settings {
         // Save the settings immediately, because a crash before the next save would lose the changes.
-        spare.write_state(&folder, &settings)?;
+        spare.write_state(&folder, settings)?;
     }
     folder.write_text("config.json", &settings.to_json())?;
     let (metrics, warning) = Metrics::resume(&folder, saved.steps)?;
@@ -162,8 +255,9 @@ pub(super) fn resume(path: &Path, options: &Options, json: bool) -> Result<Run> 
         tell!("warning: {warning}");
     }
     let lost = last.map_or(0, |last| last.saturating_sub(saved.steps));
-    events.push(saved.steps, &began(&settings, &train, &folder, taken, Some(lost)))?;
+    events.push(saved.steps, &began(settings, &train, &folder, taken, Some(lost)))?;
     say!("run     {}, from step {}", folder.path().display(), thousands(saved.steps));
+    let Continued { saved, settings, split, tokenizer, .. } = continued;
     let (files, steps) = (Arc::new(Files { settings, folder, metrics, events }), saved.steps);
     Ok(Run { files, data: split, tokenizer, train, evaluator, writer, spare, steps })
 }
@@ -279,17 +373,29 @@ const SMALLER: Smaller = Smaller {
                --width",
 };
 
-/// Compiles the programs of a run, and allocates their threads and memory.
-fn compiled(settings: &Settings, data: &Split) -> Result<(ModelTrain, Evaluator)> {
+/// Compiles the training step of a run, and allocates its threads and memory.
+fn compiled(settings: &Settings) -> Result<ModelTrain> {
     let training = &settings.training;
-    let &Training { device, precision, threads, .. } = training;
+    let &Training { device, precision, threads, batch, .. } = training;
+    let world = world::joined()?;
+    if !batch.is_multiple_of(world.size()) {
+        let message = format!("--batch {batch}: the texts do not divide among {} ranks", world.size());
+        return Err(Failure::usage(message).help("give a multiple of the number of ranks"));
+    }
     let (adapter, tune) = (training.adapter.clone(), training.tune.unwrap_or(false));
     let device = DeviceArguments { device, adapter, precision, tune, threads, of_run: true }.open()?;
+    let device = device.in_world(world)?;
     let train = model::compile(settings, &device, SMALLER)?;
-    let evaluator = Evaluator::new(&train, &data.held_out, training.batch)?;
     report_tuning(&device);
-    say!("device  {}, {}", device.description(), count(device.threads(), "thread"));
-    let (batch, context) = (settings.training.batch, settings.model.context());
-    say!("step    {batch} × {context} tokens, {}", bytes(train.plan().totals.peak()));
-    Ok((train, evaluator))
+    let ranks =
+        if world.size() == 1 { String::new() } else { format!(", on each of {} ranks", world.size()) };
+    say!("device  {}, {}{ranks}", device.description(), count(device.threads(), "thread"));
+    let (batch, context) = (batch / world.size(), settings.model.context());
+    say!("step    {batch} × {context} tokens, {}{ranks}", bytes(train.plan().totals.peak()));
+    Ok(train)
+}
+
+/// Compiles the evaluation of a run.
+fn evaluator(train: &ModelTrain, settings: &Settings, data: &Split) -> Result<Evaluator> {
+    Evaluator::new(train, &data.held_out, settings.training.batch)
 }

@@ -4,8 +4,9 @@ mod aside;
 mod begin;
 pub(crate) mod config_file;
 mod data;
+mod follow;
 pub(crate) mod init;
-mod interrupt;
+pub(crate) mod interrupt;
 pub(crate) mod options;
 mod progress;
 mod rate;
@@ -17,6 +18,7 @@ mod tests;
 
 use crate::failure::Result;
 use crate::output::leave_to_a_program;
+use crate::world::{self, WorldArguments};
 use options::Options;
 use std::path::PathBuf;
 
@@ -26,6 +28,9 @@ use std::path::PathBuf;
 pub(crate) struct Arguments {
     #[command(flatten)]
     options: Options,
+
+    #[command(flatten)]
+    pub(crate) world: WorldArguments,
 
     /// TOML file with any of these flags as keys (lr = 0.001, data = ["notes/"]), or the config.json of a run
     /// to repeat; flags take precedence.
@@ -82,6 +87,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<()> {
         leave_to_a_program();
     }
     interrupt::listen()?;
+    if !world::joined()?.is_first() {
+        return follow::follow(arguments.resume.as_deref(), &options);
+    }
     let run = match &arguments.resume {
         Some(folder) => begin::resume(folder, &options, arguments.json)?,
         None => begin::create(&options, arguments.json)?,

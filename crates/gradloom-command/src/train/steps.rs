@@ -11,6 +11,7 @@ use crate::output::{printable, program, quoted, say, tell};
 use crate::run::{Event, Measurement, Reason};
 use crate::source::ends;
 use crate::tokenizer::AnyTokenizer;
+use crate::world::{self, Agreement};
 use gradloom::{CpuDevice as _, Device, ErrorKind};
 use gradloom_models::data::{Batches, Split};
 use gradloom_models::decoding::Sampling;
@@ -104,7 +105,9 @@ impl Course {
         let files = Arc::clone(&self.files);
         let training = &files.settings.training;
         let schedule = model::schedule(&files.settings);
-        let batches = Batches::new(training.seed, training.batch, files.settings.model.context());
+        let (world, mut agreement) = (world::joined()?, Agreement::default());
+        let batches = Batches::new(training.seed, training.batch, files.settings.model.context())
+            .part(world.rank(), world.size());
         if self.steps == 0 && files.metrics.is_empty() {
             let held_out = self.held_out()?;
             self.progress.measured(0, None, held_out);
@@ -120,7 +123,7 @@ impl Course {
         // this would only delay recording.
         let is_beside = self.train.session().device().is_gpu();
         let mut drawn = batches.draw(self.steps, &data.training);
-        while self.steps < training.steps && !interrupt::asked() {
+        while self.steps < training.steps && agreement.goes_on(self.steps, interrupt::asked())? {
             let (ids, targets) = drawn?;
             let lr = schedule.at(self.steps);
             let began = Instant::now();

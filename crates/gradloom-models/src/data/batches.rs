@@ -2,6 +2,7 @@
 
 use super::{DataError, Tokens};
 use gradloom_core::philox::philox4x32;
+use std::ops::Range;
 
 /// A sampler of batches: rows of `context` consecutive tokens at random offsets, with the next token at each
 /// position as its target.
@@ -11,7 +12,8 @@ use gradloom_core::philox::philox4x32;
 #[derive(Clone, Debug)]
 pub struct Batches {
     seed: u64,
-    batch: usize,
+    /// Rows to draw.
+    rows: Range<usize>,
     context: usize,
 }
 
@@ -25,10 +27,21 @@ const DOMAIN: u32 = 0x6461_7461;
 impl Batches {
     /// Creates a sampler of batches of `batch` rows of `context` tokens.
     pub fn new(seed: u64, batch: usize, context: usize) -> Self {
-        Self { seed, batch, context }
+        Self { seed, rows: 0..batch, context }
     }
 
-    /// Returns the inputs and targets of a step, each `[batch, context]`, row-major.
+    /// Returns a sampler of part `part` of `parts` equal parts of the rows.
+    ///
+    /// # Panics
+    /// Panics if the rows do not divide into so many parts, or there is no such part.
+    pub fn part(self, part: usize, parts: usize) -> Self {
+        let rows = self.rows.len() / parts;
+        assert!(part < parts && rows * parts == self.rows.len(), "part {part} of {parts}");
+        let start = self.rows.start + part * rows;
+        Self { rows: start..start + rows, ..self }
+    }
+
+    /// Returns the inputs and targets of a step, each `[rows, context]`, row-major.
     ///
     /// # Errors
     /// Returns an error if a token in a file is not in the vocabulary.
@@ -39,7 +52,7 @@ impl Batches {
     pub fn draw(&self, step: u64, tokens: &Tokens) -> Result<Batch, DataError> {
         let places =
             tokens.len().checked_sub(self.context).filter(|&n| n > 0).expect("tokens for one window");
-        let starts = (0..self.batch).map(|row| {
+        let starts = self.rows.clone().map(|row| {
             let counter = [step as u32, (step >> 32) as u32, row as u32, DOMAIN];
             let [low, high, ..] = philox4x32(counter, [self.seed as u32, (self.seed >> 32) as u32]);
             let word = u64::from(high) << 32 | u64::from(low);
@@ -115,6 +128,18 @@ mod tests {
         assert_ne!(draw(1, 5), draw(1 + (1 << 32), 5));
         let rows = draw(1, 5);
         assert_ne!(rows[..4], rows[4..]);
+    }
+
+    #[test]
+    fn the_parts_of_a_batch_are_the_batch() {
+        let tokens = tokens(1_000_000);
+        let batches = Batches::new(1, 6, 4);
+        let (inputs, targets) = batches.draw(5, &tokens).unwrap();
+        for parts in [1, 2, 3, 6] {
+            let drawn = (0..parts).map(|part| batches.clone().part(part, parts).draw(5, &tokens).unwrap());
+            let (x, y): (Vec<_>, Vec<_>) = drawn.unzip();
+            assert_eq!((x.concat(), y.concat()), (inputs.clone(), targets.clone()));
+        }
     }
 
     #[test]

@@ -1,0 +1,236 @@
+//! Several processes of one command that train one model together.
+//!
+//! In: `--ranks`, or the environment of a launcher such as torchrun. Out: this process's [`World`], or, for
+//! `--ranks`, an exit code once all processes have ended. Invariants: only rank 0 prints and writes files; a
+//! failure is printed once.
+
+use crate::failure::{Failure, Result};
+use gradloom::communicator::Communicator as _;
+use gradloom::{Error, ErrorKind, World};
+use std::io::{self, Read as _, Write as _};
+use std::net::TcpListener;
+use std::process::{Child, ChildStdin, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Options of commands that run in several processes.
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub(crate) struct WorldArguments {
+    /// Start N processes on this host, each with a part of every batch and, with --device cuda, a GPU of its
+    /// own. For several hosts, start the command by torchrun, srun or mpirun instead.
+    #[arg(long, visible_alias = "gpus", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    ranks: Option<u16>,
+}
+
+/// World of this process, once it has joined one.
+static WORLD: OnceLock<World> = OnceLock::new();
+
+/// Variable that tells a process that `--ranks` has started it.
+const STARTED: &str = "GRADLOOM_STARTED_BY_RANKS";
+
+/// Time for which processes may go on after one of them has failed, before they are ended.
+const GRACE: Duration = Duration::from_secs(60);
+
+impl WorldArguments {
+    /// Starts the processes that `--ranks` asks for, and waits for them. Returns `None` in one of these
+    /// processes, and if one is enough.
+    ///
+    /// # Errors
+    /// Returns an error if the processes cannot be started.
+    pub(crate) fn start(self) -> Result<Option<ExitCode>> {
+        match self.ranks {
+            None | Some(1) => Ok(None),
+            Some(_) if std::env::var_os(STARTED).is_some() => {
+                listen();
+                Ok(None)
+            }
+            Some(_) if std::env::var_os("WORLD_SIZE").is_some() => {
+                Err(Failure::usage("--ranks: a launcher has started this process as one of several")
+                    .help("leave --ranks out, or start the command without the launcher"))
+            }
+            Some(ranks) => start(ranks).map(Some),
+        }
+    }
+}
+
+/// Returns this process's world, which it joins at the first call; that of one rank without a launcher.
+///
+/// # Errors
+/// Returns an error if the environment is wrong, or the other processes do not come.
+pub(crate) fn joined() -> Result<&'static World> {
+    if let Some(world) = WORLD.get() {
+        return Ok(world);
+    }
+    let world = World::from_env()?;
+    if !world.is_first() {
+        crate::output::leave_to_a_program();
+    }
+    Ok(WORLD.get_or_init(|| world))
+}
+
+/// Returns the number of this process among those of its host, which is that of its GPU.
+#[cfg(feature = "cuda")]
+pub(crate) fn local_rank() -> usize {
+    WORLD.get().map_or(0, World::local_rank)
+}
+
+/// Waits until all ranks have come here.
+///
+/// # Errors
+/// Returns an error if a rank has failed.
+pub(crate) fn meet() -> Result<()> {
+    Ok(WORLD.get().map_or(Ok(()), |world| world.all_reduce(&mut []))?)
+}
+
+/// Returns `true` in the process that prints and writes files.
+pub(crate) fn is_first() -> bool {
+    WORLD.get().is_none_or(World::is_first)
+}
+
+/// Tells the other processes that this one has failed. Returns `true` if this process is the one to print
+/// the failure: the first rank, which learns of the failures of all, or the second if the first one has
+/// failed without a word.
+pub(crate) fn tells(failure: &Failure) -> bool {
+    let Some(world) = WORLD.get() else { return true };
+    if !failure.is_of_world() {
+        world.abort(&Error::new(ErrorKind::World, failure.message()));
+    }
+    let first_is_lost = failure.is_of_world() && failure.message().starts_with("rank 0 ");
+    world.is_first() || first_is_lost && world.rank() == 1
+}
+
+/// Agreement of the ranks on the steps to train, so that all of them stop after the same one.
+#[derive(Debug, Default)]
+pub(crate) struct Agreement {
+    /// Number of steps that may be completed before the ranks agree again.
+    until: u64,
+    last: Option<Instant>,
+    /// Number of steps agreed on at a time.
+    steps: u64,
+}
+
+/// Time between two agreements, which is how long the ranks take to see a request to stop.
+const PERIOD: Duration = Duration::from_millis(200);
+
+impl Agreement {
+    /// Returns `true` if the ranks go on after `step` steps, until the first one wants to stop.
+    ///
+    /// # Errors
+    /// Returns an error if a rank has failed.
+    pub(crate) fn goes_on(&mut self, step: u64, stops: bool) -> Result<bool> {
+        let Some(world) = WORLD.get().filter(|world| world.size() > 1) else { return Ok(!stops) };
+        world.note_step(step);
+        if step < self.until {
+            return Ok(true);
+        }
+        // Agree once per period: if the last steps took less time, on more of them at a time.
+        let now = Instant::now();
+        let passed = self.last.replace(now).map_or(PERIOD, |last| now - last);
+        self.steps = if passed < PERIOD / 2 { self.steps * 2 } else { self.steps / 2 }.clamp(1, 1024);
+        let until = if stops { step } else { step + self.steps };
+        let mut bytes = until.to_le_bytes().to_vec();
+        world.broadcast(0, &mut bytes)?;
+        self.until = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+        Ok(step < self.until)
+    }
+}
+
+/// Starts processes and waits until all have ended. Returns the exit code of the first that failed.
+fn start(ranks: u16) -> Result<ExitCode> {
+    let failed = |error: io::Error| Failure::failed(format!("--ranks {ranks}: {error}"));
+    // The port is free now; rank 0 opens it again.
+    let port =
+        TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).map_err(failed)?.port();
+    let mut children = Children::default();
+    for rank in 0..ranks {
+        let variables = [
+            ("RANK", rank.to_string()),
+            ("LOCAL_RANK", rank.to_string()),
+            ("WORLD_SIZE", ranks.to_string()),
+            ("MASTER_ADDR", "127.0.0.1".to_string()),
+            ("MASTER_PORT", port.to_string()),
+            (STARTED, "1".to_string()),
+            // No two graphs with collective ops run at the same time.
+            ("NCCL_GRAPH_MIXING_SUPPORT", "0".to_string()),
+        ];
+        children.start(variables).map_err(failed)?;
+    }
+    let lines = Arc::clone(&children.lines);
+    // Another handler is not an error: without this one, an interrupt ends this process, and so the others.
+    let _ = ctrlc::set_handler(move || interrupt(&lines));
+    let status = children.wait().map_err(failed)?;
+    let code = status.map_or(0, |status| status.code().unwrap_or(1));
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+/// Lines to the standard inputs of the processes: a byte is an interrupt, the end of the line ends a process.
+type Lines = Mutex<Vec<ChildStdin>>;
+
+/// Passes an interrupt to rank 0. A second one ends all processes.
+fn interrupt(lines: &Lines) {
+    let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_first = !std::mem::replace(&mut *INTERRUPTED.lock().unwrap_or_else(PoisonError::into_inner), true);
+    let passed = is_first && lines.first_mut().is_some_and(|line| line.write_all(b"!").is_ok());
+    if !passed {
+        lines.clear();
+    }
+}
+
+/// True after the first interrupt.
+static INTERRUPTED: Mutex<bool> = Mutex::new(false);
+
+/// Obeys the line from the process that has started this one.
+fn listen() {
+    let obey = || {
+        let mut byte = [0];
+        while matches!(io::stdin().read(&mut byte), Ok(1)) {
+            crate::train::interrupt::stop();
+        }
+        std::process::exit(1);
+    };
+    // Without the thread, an interrupt ends this process together with the one that has started it.
+    let _ = thread::Builder::new().name("gradloom-interrupts".to_string()).spawn(obey);
+}
+
+/// The processes that `--ranks` has started. Those that still run when this is dropped end at once.
+#[derive(Default)]
+struct Children {
+    running: Vec<Child>,
+    lines: Arc<Lines>,
+}
+
+impl Children {
+    fn start(&mut self, variables: [(&str, String); 7]) -> io::Result<()> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(std::env::args_os().skip(1)).envs(variables).stdin(Stdio::piped());
+        // A terminal sends Ctrl-C to a whole group of processes, but only this one is to get it.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut child = command.spawn()?;
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).extend(child.stdin.take());
+        self.running.push(child);
+        Ok(())
+    }
+
+    /// Waits until all processes have ended. Returns the status of the first that failed.
+    fn wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        let mut failed: Option<(ExitStatus, Instant)> = None;
+        while !self.running.is_empty() {
+            let mut running = Vec::new();
+            for mut child in self.running.drain(..) {
+                match child.try_wait()? {
+                    None => running.push(child),
+                    Some(status) if status.success() => {}
+                    Some(status) => _ = failed.get_or_insert((status, Instant::now())),
+                }
+            }
+            self.running = running;
+            if failed.is_some_and(|(_, since)| since.elapsed() > GRACE) {
+                self.running.iter_mut().for_each(|child| _ = child.kill());
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(failed.map(|(status, _)| status))
+    }
+}
