@@ -6,7 +6,7 @@
 //! only when no work on the device can still use them.
 
 use gradloom_codegen::cuda::LibraryProduct;
-use gradloom_core::ir::CollectiveOp;
+use gradloom_core::ir::{CollectiveOp, DType};
 use std::fmt;
 
 /// Address of a byte on the device, or in host memory that the device accesses at the same address.
@@ -113,6 +113,8 @@ pub(super) struct CollectiveCall {
     /// For each operand, the number of elements of the operand or the result, if that is smaller, as NCCL
     /// counts them.
     pub(super) elements: Vec<usize>,
+    /// Type of each operand and its result: f32, f16 or bf16.
+    pub(super) dtypes: Vec<DType>,
     /// Addresses of the operands.
     pub(super) reads: Vec<Address>,
     /// Addresses of the results.

@@ -8,7 +8,7 @@ use super::driver::{
 use super::kernels::Kernels;
 use super::poller::Poller;
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::ir::CollectiveOp;
+use gradloom_core::ir::{CollectiveOp, DType};
 use gradloom_device::cancel::Stop;
 use gradloom_device::communicator::Communicator;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -158,7 +158,8 @@ impl Gpu {
     fn first_sum(&self) -> Result<()> {
         let number = self.ask("allocate a number", |driver| driver.allocate(4))?;
         let op = CollectiveOp::AllReduce;
-        let call = CollectiveCall { op, elements: vec![1], reads: vec![number], writes: vec![number] };
+        let (elements, dtypes) = (vec![1], vec![DType::F32]);
+        let call = CollectiveCall { op, elements, dtypes, reads: vec![number], writes: vec![number] };
         let summed = self.ask("clear a number", |driver| driver.fill(number, 0, 4, self.stream));
         let summed = summed.and_then(|()| self.run(&Call::Collective(call)));
         // Frees the memory once the device has used it.

@@ -14,7 +14,7 @@ use super::options::Mode;
 use super::pending::Stagings;
 use super::program::CudaProgram;
 use gradloom_codegen::cuda::exchange::{BEGIN, RESULTS};
-use gradloom_codegen::cuda::{CudaUnit, Member, Parameter, Replay, ReplayNode, Work};
+use gradloom_codegen::cuda::{Collective, CudaUnit, Member, Parameter, Replay, ReplayNode, Work};
 use gradloom_codegen::step::Owner;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Graph;
@@ -173,8 +173,8 @@ fn call(
         }
         Work::Collective(collective) => {
             let writes = parameters.split_off(collective.elements.len());
-            let (op, elements) = (collective.op, collective.elements.clone());
-            Some(Call::Collective(CollectiveCall { op, elements, reads: parameters, writes }))
+            let Collective { op, elements, dtypes } = collective.clone();
+            Some(Call::Collective(CollectiveCall { op, elements, dtypes, reads: parameters, writes }))
         }
     })
 }

@@ -7,7 +7,7 @@
 
 use super::driver::{CollectiveCall, Connection, Failure, Fallible, Stream};
 use gradloom_codegen::cuda::nvrtc::places;
-use gradloom_core::ir::CollectiveOp;
+use gradloom_core::ir::{CollectiveOp, DType};
 use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::PathBuf;
@@ -154,10 +154,17 @@ impl Nccl {
     }
 }
 
-/// `ncclFloat32`.
-const F32: c_int = 7;
 /// `ncclSum`.
 const SUM: c_int = 0;
+
+/// Returns the `ncclDataType_t` of a dtype.
+fn type_of(dtype: DType) -> c_int {
+    match dtype {
+        DType::F16 => 6,
+        DType::BF16 => 9,
+        _ => 7,
+    }
+}
 
 impl Connection for Nccl {
     fn queue(&self, call: &CollectiveCall, stream: Stream) -> Fallible<()> {
@@ -166,7 +173,9 @@ impl Connection for Nccl {
         // SAFETY: the functions have no parameters.
         functions.checked("ncclGroupStart", unsafe { (functions.group_start)() })?;
         let mut queued = Ok(());
-        for ((&read, &write), &elements) in call.reads.iter().zip(&call.writes).zip(&call.elements) {
+        let of_operand = call.elements.iter().zip(&call.dtypes);
+        for ((&read, &write), (&elements, &dtype)) in call.reads.iter().zip(&call.writes).zip(of_operand) {
+            let dtype = type_of(dtype);
             let from = ptr::without_provenance(read as usize);
             let to = ptr::without_provenance_mut(write as usize);
             // SAFETY: the addresses are those of operands and results on the device, of the types and sizes
@@ -175,15 +184,15 @@ impl Connection for Nccl {
                 match call.op {
                     CollectiveOp::AllReduce | CollectiveOp::CheckedAllReduce => (
                         "ncclAllReduce",
-                        (functions.all_reduce)(from, to, elements, F32, SUM, communicator, stream),
+                        (functions.all_reduce)(from, to, elements, dtype, SUM, communicator, stream),
                     ),
                     CollectiveOp::ReduceScatter => (
                         "ncclReduceScatter",
-                        (functions.reduce_scatter)(from, to, elements, F32, SUM, communicator, stream),
+                        (functions.reduce_scatter)(from, to, elements, dtype, SUM, communicator, stream),
                     ),
                     CollectiveOp::AllGather => (
                         "ncclAllGather",
-                        (functions.all_gather)(from, to, elements, F32, communicator, stream),
+                        (functions.all_gather)(from, to, elements, dtype, communicator, stream),
                     ),
                 }
             };

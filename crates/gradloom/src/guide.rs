@@ -19,6 +19,7 @@ pages! {
     memory: "memory.md",
     mistakes: "mistakes.md",
     gpu: "gpu.md",
+    several_devices: "several-devices.md",
     files: "files.md",
     serving: "serving.md",
     pytorch_index: "pytorch/index.md",

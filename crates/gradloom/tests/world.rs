@@ -72,6 +72,72 @@ fn a_rank_that_leaves_is_named() {
 }
 
 #[test]
+fn each_rank_gets_its_slice_of_a_sum_and_the_operands_of_all() {
+    const TEXT: &str = "graph {
+  %0: f32[6, 2] = input \"x\"
+  %1: f32[2, 6] = permute %0 {perm=[1, 0]}
+  %2: f32[6, 2] = reshape %1
+  %3: f32[2, 2], %4: f32[2, 2] = reduce_scatter %0, %2 {ranks=3}
+  %5: f32[18, 2] = all_gather %2 {ranks=3}
+  %6: f32[6, 2] = all_reduce %2 {ranks=3}
+  output \"slice\" %3
+  output \"permuted slice\" %4
+  output \"all\" %5
+  output \"sum\" %6
+}
+";
+    let x = |rank: usize| (0..12).map(|i| (100 * rank + i) as f32).collect::<Vec<_>>();
+    // Row-major elements of the transposed operand.
+    let permuted =
+        |rank: usize| [0, 1].map(|c| x(rank).into_iter().skip(c).step_by(2).collect::<Vec<_>>()).concat();
+    let sum = |of: &dyn Fn(usize) -> Vec<f32>| {
+        (0..12).map(|i| (0..3).map(|rank| of(rank)[i]).sum()).collect::<Vec<f32>>()
+    };
+    let results = ranks(3, |world| {
+        let device = cpu(&world).in_world(&world).unwrap();
+        let graph = gradloom::ir::parse(TEXT).unwrap();
+        gradloom::runtime::run_once(graph, &device, &[x(world.rank())]).unwrap()
+    });
+    for (rank, result) in results.iter().enumerate() {
+        let part = rank * 4..rank * 4 + 4;
+        assert_eq!(result[0], sum(&x)[part.clone()]);
+        assert_eq!(result[1], sum(&permuted)[part]);
+        assert_eq!(result[2], (0..3).flat_map(permuted).collect::<Vec<_>>());
+        assert_eq!(result[3], sum(&permuted));
+    }
+}
+
+#[test]
+fn a_graph_of_another_world_is_refused() {
+    let text =
+        "graph {\n  %0: f32[2] = input \"x\"\n  %1: f32[2] = all_reduce %0 {ranks=3}\n  output \"y\" %1\n}\n";
+    let graph = gradloom::ir::parse(text).unwrap();
+    let error = gradloom::runtime::run_once(graph, &Device::cpu(), &[vec![1.0; 2]]).unwrap_err();
+    assert_eq!(error.message(), "`all_reduce` is over 3 ranks, and the device's world has 1");
+}
+
+#[test]
+fn rounded_sums_have_the_type_of_what_they_sum() {
+    let target = Target::cuda(Limits::cuda_of((9, 0)).with_library(), Precision::Bf16);
+    let device = Device::null_for(target).in_world(&Planned { ranks: 2 }).unwrap();
+    let train = Trainer::new([Linear::new(64, 128), Linear::new(128, 8)])
+        .inputs([f32("x", [32, 64]), i32("y", [32])])
+        .loss(|[first, last], [x, y]| last.forward(first.forward(x).gelu()).cross_entropy(y))
+        .optimizer(AdamW::new(0.01))
+        .clip_norm(1.0)
+        .round_sums()
+        .compile(&device)
+        .unwrap();
+    let launches = &train.plan().launches;
+    let sum = launches.iter().find(|launch| launch.kernel.name() == "checked_all_reduce").unwrap();
+    let types = |accesses: &[gradloom::kernel::Access]| accesses.iter().map(|a| a.dtype).collect::<Vec<_>>();
+    assert_eq!(types(&sum.reads), types(&sum.writes));
+    let count = |dtype| sum.reads.iter().filter(|read| read.dtype == dtype).count();
+    // The loss and the sums of columns, which are the gradients of biases, stay in f32.
+    assert_eq!((count(DType::BF16), count(DType::F32)), (2, 3));
+}
+
+#[test]
 fn devices_without_communication_are_refused() {
     let device = Device::null_for(Target::wgsl(Limits::portable(), Precision::F32));
     let error = device.in_world(&Planned { ranks: 2 }).unwrap_err();

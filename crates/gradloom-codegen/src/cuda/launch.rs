@@ -15,8 +15,8 @@ pub struct CudaKernel {
     /// Function or library product that the kernel runs.
     pub work: Work,
     /// Parameters of a function, excluding the status, which follows them. For a library product, they are
-    /// the left operand, the right operand, the result, the scratch memory, and the bias, if it has one. For a
-    /// collective op, they are the operands, then the results.
+    /// the left operand, the right operand, the result, the scratch memory, and the bias, if it has one. For
+    /// a collective op, they are the operands, then the results.
     pub parameters: Vec<Parameter>,
     /// Memory that the kernel accesses. Kernels are ordered if they access the same bytes and at least one
     /// writes them.

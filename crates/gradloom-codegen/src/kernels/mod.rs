@@ -222,7 +222,8 @@ fn collective<P: Placement>(
     let elements = |access: &Access| access.layout.shape.elements();
     let pairs = launch.reads.iter().zip(&launch.writes);
     let elements = pairs.map(|(read, write)| elements(read).min(elements(write))).collect();
-    let work = Work::Collective(Collective { op, elements });
+    let dtypes = launch.reads.iter().map(|read| read.dtype).collect();
+    let work = Work::Collective(Collective { op, elements, dtypes });
     units.push(Unit { owner, operands: placement.alone(&launch, false), work, scratch: 0..0 });
     Ok(units)
 }

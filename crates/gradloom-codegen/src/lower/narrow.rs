@@ -4,7 +4,7 @@
 //! value computes in f32, and one that writes it rounds. Loops and products store results of level `Element`
 //! in 16 bits, as do attention and ops that move elements. Invariant: sums (of rows, columns and
 //! gradients), the targets of scatters, values that guards and updates read, and all that persists or leaves
-//! the program stay in f32.
+//! the program stay in f32, except for sums of gradients over ranks that may be rounded.
 
 use super::{Draft, Lowering};
 use gradloom_core::collections::SortedSet;
@@ -15,6 +15,7 @@ use gradloom_core::kernel::{Access, Kernel, Level, Store};
 pub(super) fn narrow(lowering: &mut Lowering<'_>) {
     let Some(dtype) = lowering.target.half() else { return };
     let (mut narrow, mut wide) = (SortedSet::new(), SortedSet::new());
+    let sums = rounded_sums(&lowering.kernels);
     for spec in &lowering.kernels {
         let mut fits = vec![false; spec.writes.len()];
         if !spec.once && !spec.commit {
@@ -25,9 +26,18 @@ pub(super) fn narrow(lowering: &mut Lowering<'_>) {
             set.insert(write.buffer);
         }
         let kept = if spec.commit { spec.reads.len() } else { kept_reads(&spec.kernel, &spec.reads) };
-        spec.reads[..kept].iter().for_each(|read| _ = wide.insert(read.buffer));
+        let kept = spec.reads[..kept].iter().map(|read| read.buffer);
+        let kept = kept.filter(|buffer| !spec.commit || !sums.iter().any(|(_, sum)| sum == buffer));
+        kept.for_each(|buffer| _ = wide.insert(buffer));
     }
     lowering.watched().into_iter().for_each(|buffer| _ = wide.insert(buffer));
+    // A sum has the type of its operand.
+    for (operand, sum) in sums {
+        if [operand, sum].iter().any(|buffer| wide.contains(buffer) || !narrow.contains(buffer)) {
+            wide.insert(operand);
+            wide.insert(sum);
+        }
+    }
     let is_narrow = |buffer: ValueId| narrow.contains(&buffer) && !wide.contains(&buffer);
     let change = |access: &mut Access| {
         if is_narrow(access.buffer) {
@@ -44,6 +54,17 @@ pub(super) fn narrow(lowering: &mut Lowering<'_>) {
             ty.dtype = dtype;
         }
     }
+}
+
+/// Returns the operands and results of collective ops that may be summed in 16 bits.
+fn rounded_sums(kernels: &[Draft]) -> Vec<(ValueId, ValueId)> {
+    let mut sums = Vec::new();
+    for spec in kernels {
+        if let Kernel::Op(OpKind::Collective { rounded: true, .. }) = spec.kernel {
+            sums.extend(spec.reads.iter().zip(&spec.writes).map(|(read, write)| (read.buffer, write.buffer)));
+        }
+    }
+    sums
 }
 
 /// Marks the results of a kernel that may be stored in 16 bits.
@@ -64,6 +85,7 @@ fn mark(kernel: &Kernel, fits: &mut [bool]) {
         Kernel::Op(
             OpKind::Dot(_)
             | OpKind::AttentionGrad(_)
+            | OpKind::Collective { rounded: true, .. }
             | OpKind::Gather { .. }
             | OpKind::Concat { .. }
             | OpKind::Pad { .. }
@@ -80,11 +102,14 @@ fn mark(kernel: &Kernel, fits: &mut [bool]) {
 }
 
 /// Returns the number of leading operands of a kernel that keep their type: the one that the result
-/// overwrites, or all operands of a custom op, a collective op or a write to a region.
+/// overwrites, or all operands of a custom op, of a collective op that must not round, or of a write to a
+/// region.
 fn kept_reads(kernel: &Kernel, reads: &[Access]) -> usize {
     match kernel {
         Kernel::Op(OpKind::Scatter { .. } | OpKind::DynamicUpdateSlice) => 1,
-        Kernel::Op(OpKind::Custom(_) | OpKind::Collective { .. }) | Kernel::WriteRegion => reads.len(),
+        Kernel::Op(OpKind::Custom(_) | OpKind::Collective { rounded: false, .. }) | Kernel::WriteRegion => {
+            reads.len()
+        }
         _ => 0,
     }
 }

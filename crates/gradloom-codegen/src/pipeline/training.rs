@@ -33,6 +33,8 @@ pub struct Options {
     pub micro_batches: usize,
     /// Number of ranks whose gradients are averaged (see [`optim::average_over_ranks`]).
     pub ranks: usize,
+    /// True if gradients may be summed over the ranks in the 16-bit type of the precision.
+    pub rounds_sums: bool,
     /// Memory budget of the whole step, in bytes.
     pub memory_budget: Option<u64>,
     /// True if the loss is multiplied by an adaptive scale before differentiation, and the gradients are
@@ -51,6 +53,7 @@ impl Default for Options {
             allows_unused: false,
             micro_batches: 1,
             ranks: 1,
+            rounds_sums: false,
             memory_budget: None,
             scales_loss: false,
         }
@@ -106,7 +109,8 @@ pub fn training(
             (graph, trainables) = optim::accumulate(&graph, &trainables, options.micro_batches)?;
         }
         if options.ranks != 1 {
-            optim::average_over_ranks(&mut graph, &mut trainables, options.ranks);
+            let rounded = options.rounds_sums;
+            optim::average_over_ranks(&mut graph, &mut trainables, options.ranks, rounded);
         }
         show_gradients(&mut graph, &trainables, &options.shown_gradients)?;
         verified_in_debug(&graph, "grad").map(|()| (graph, trainables, unused))

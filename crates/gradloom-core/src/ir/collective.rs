@@ -10,8 +10,8 @@ use super::{DType, Type, TypeError};
 pub enum CollectiveOp {
     /// x -> the sum over the ranks.
     AllReduce,
-    /// As `AllReduce`, but the first element of the first result is NaN if an op before it, in the order of the
-    /// graph, has trapped on any rank. A guard on that element keeps all ranks from committing the step.
+    /// As `AllReduce`, but the first element of the first result is NaN if an op before it, in the order of
+    /// the graph, has trapped on any rank. A guard on that element keeps all ranks from committing the step.
     CheckedAllReduce,
     /// x `[ranks * n, ..]` -> slice `rank` of the sum over the ranks, `[n, ..]`.
     ReduceScatter,

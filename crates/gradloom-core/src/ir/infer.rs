@@ -286,7 +286,7 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
             }
             Ok(vec![t[0].clone(), t[1].clone(), t[2].clone()])
         }
-        OpKind::Collective { op, ranks } => t.iter().map(|ty| op.result(*ranks, ty)).collect(),
+        OpKind::Collective { op, ranks, .. } => t.iter().map(|ty| op.result(*ranks, ty)).collect(),
         OpKind::Repeat { block, trip, carried } => repeat(graph, *block, *trip, *carried, t),
         OpKind::Checkpoint { block } => {
             block_params(graph, name, *block, t.iter().map(|ty| (*ty).clone()))?;

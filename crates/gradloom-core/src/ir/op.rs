@@ -136,8 +136,9 @@ pub enum OpKind {
     /// (the operands of Attention, its two results, the cotangent of its output) -> (dq, dk, dv). Block
     /// tables are not supported. See Dao, FlashAttention-2 (2023), section 3.1.2.
     AttentionGrad(AttentionSpec),
-    /// (x..) -> a result for each operand. See [`CollectiveOp`]. `ranks` is the size of the world.
-    Collective { op: CollectiveOp, ranks: usize },
+    /// (x..) -> a result for each operand. See [`CollectiveOp`]. `ranks` is the size of the world. If
+    /// `rounded` is set, a device may move and sum elements in the 16-bit type of the program's precision.
+    Collective { op: CollectiveOp, ranks: usize, rounded: bool },
 
     // Structure.
     /// (carried.., stacked..) -> (carried.., stacked results..). Runs `block` `trip` times. The block's
@@ -277,7 +278,9 @@ impl OpKind {
             "attention_grad" => OpKind::AttentionGrad(AttentionSpec::default()),
             "barrier" => OpKind::Barrier,
             _ => {
-                let collective = || CollectiveOp::parse(name).map(|op| OpKind::Collective { op, ranks: 0 });
+                let collective = || {
+                    CollectiveOp::parse(name).map(|op| OpKind::Collective { op, ranks: 0, rounded: false })
+                };
                 let unary = UnaryOp::parse(name).map(OpKind::Unary);
                 let composite = || CompositeOp::parse(name).map(OpKind::Composite);
                 let binary = || BinaryOp::parse(name).map(OpKind::Binary);
@@ -366,7 +369,10 @@ impl OpKind {
                 a.flag("key_length", &mut spec.key_length)?;
                 a.flag("block_table", &mut spec.block_table)
             }
-            OpKind::Collective { ranks, .. } => a.integer("ranks", ranks),
+            OpKind::Collective { ranks, rounded, .. } => {
+                a.integer("ranks", ranks)?;
+                a.flag("rounded", rounded)
+            }
             OpKind::Repeat { trip, carried, .. } => {
                 a.integer("trip", trip)?;
                 a.integer("carried", carried)

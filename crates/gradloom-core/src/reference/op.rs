@@ -34,7 +34,7 @@ pub(crate) fn apply(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<Hos
         OpKind::Conv(spec) => one(convolution::conv(spec, x[0], x[1], ty(0))),
         OpKind::Attention(spec) => attention::attention(spec, x, [ty(0), ty(1)]),
         OpKind::AttentionGrad(spec) => attention::attention_grad(spec, x),
-        OpKind::Collective { op, ranks } => {
+        OpKind::Collective { op, ranks, .. } => {
             let each = |(i, x): (usize, &&HostTensor)| collective::combine(*op, *ranks, x, ty(i));
             Ok(x.iter().enumerate().map(each).collect())
         }

@@ -136,7 +136,7 @@ pub(crate) fn check_extents(graph: &Graph, kind: &OpKind, operands: &[ValueId]) 
             }
             Ok(())
         }
-        OpKind::Collective { op, ranks } if *ranks > MAX_RANKS => {
+        OpKind::Collective { op, ranks, .. } if *ranks > MAX_RANKS => {
             Err(format!("{}: {ranks} ranks; there may be {MAX_RANKS} at most", op.name()))
         }
         OpKind::Concat { axis } => {

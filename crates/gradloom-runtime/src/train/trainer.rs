@@ -254,6 +254,13 @@ impl<M: Module, const N: usize> Trainer<M, N> {
         self
     }
 
+    /// Sums gradients over the ranks of a world in the 16-bit type of the step's precision, on GPUs: half the
+    /// bytes, but each gradient is rounded before and after the sum. By default, they are summed in f32.
+    pub fn round_sums(mut self) -> Self {
+        self.options.rounds_sums = true;
+        self
+    }
+
     /// Sets the precision of the step, and of the programs compiled from it. The default is the [device's
     /// precision](Device::precision). Parameters, optimizer states and sums stay f32. A CPU computes in
     /// [`Precision::F32`] and [`Precision::Bf16`]; others are an error there.

@@ -206,7 +206,7 @@ fn collective(r: &mut Random, op: CollectiveOp) -> Instance {
         let shape = r.shape(2);
         floats(r, &shape)
     });
-    Instance { kind: OpKind::Collective { op, ranks: 1 }, operands: operands.collect() }
+    Instance { kind: OpKind::Collective { op, ranks: 1, rounded: false }, operands: operands.collect() }
 }
 
 fn barrier(r: &mut Random) -> Instance {

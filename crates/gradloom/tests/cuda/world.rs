@@ -38,15 +38,3 @@ fn a_trap_on_one_gpu_ends_both_and_changes_nothing() {
     let kind = errors[0].kind();
     assert!(matches!(kind, ErrorKind::World | ErrorKind::NotFinite { .. }), "{}", errors[0]);
 }
-
-#[test]
-fn a_gpu_does_not_wait_for_a_rank_that_has_left() {
-    if skipped() || has_one() {
-        return;
-    }
-    let errors = failures(2, gpu, |world, _| {
-        world.leave();
-        Some(gradloom::Error::new(ErrorKind::World, "it has left"))
-    });
-    assert!(errors[0].kind() == ErrorKind::World && errors[0].message().contains("rank 1"), "{}", errors[0]);
-}

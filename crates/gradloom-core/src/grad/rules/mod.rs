@@ -135,7 +135,7 @@ pub(super) fn rule(kind: &OpKind) -> Option<Rule<'_>> {
             refuse("the gradient of attention cannot itself be differentiated", ATTENTION_HELP)
         }
 
-        OpKind::Collective { op, ranks } => collective::rule(*op, *ranks),
+        OpKind::Collective { op, ranks, rounded } => collective::rule(*op, *ranks, *rounded),
 
         OpKind::Repeat { .. } | OpKind::Checkpoint { .. } => {
             refuse("blocks must be inlined before differentiation", "call grad::expand_blocks first")
