@@ -108,6 +108,16 @@ impl Failure {
         if let Some(help) = &self.help {
             tell!("  help: {help}");
         }
+        self.exit_code()
+    }
+
+    /// Returns `true` if the command line must be changed.
+    pub(crate) fn is_usage(&self) -> bool {
+        self.usage
+    }
+
+    /// Returns the exit code.
+    pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(if self.usage { 2 } else { 1 })
     }
 }

@@ -141,6 +141,6 @@ fn run_command() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) if world::tells(&failure) => failure.report(),
-        Err(_) => ExitCode::FAILURE,
+        Err(failure) => failure.exit_code(),
     }
 }

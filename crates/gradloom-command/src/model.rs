@@ -3,6 +3,7 @@
 use crate::failure::{Failure, Result};
 use crate::tokenizer::AnyTokenizer;
 use crate::train::settings::{Settings, invalid_any};
+use crate::world;
 use gradloom::ir::Type;
 use gradloom::nn::{Module, Visitor};
 use gradloom::{AdamW, Device, ErrorKind, Infer, Schedule, Session, Tensor, Train, Trainer, i32};
@@ -52,7 +53,7 @@ pub(crate) fn compile(settings: &Settings, device: &Device, smaller: Smaller) ->
     if let Some(bytes) = training.memory_budget {
         trainer = trainer.memory_budget(bytes as u64);
     }
-    trainer.compile(device).map_err(|error| match error.kind() {
+    world::configured(trainer).compile(device).map_err(|error| match error.kind() {
         ErrorKind::Plan if training.memory_budget.is_some() => {
             Failure::failed(error.message()).help(smaller.budgeted)
         }

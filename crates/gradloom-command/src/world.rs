@@ -6,10 +6,12 @@
 
 use crate::failure::{Failure, Result};
 use gradloom::communicator::Communicator as _;
-use gradloom::{Error, ErrorKind, World};
+use gradloom::nn::Module;
+use gradloom::{Error, ErrorKind, Trainer, World};
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpListener;
 use std::process::{Child, ChildStdin, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,6 +23,17 @@ pub(crate) struct WorldArguments {
     /// own. For several hosts, start the command by torchrun, srun or mpirun instead.
     #[arg(long, visible_alias = "gpus", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     ranks: Option<u16>,
+    /// Sum gradients over the processes in the 16 bits of --precision, on GPUs, instead of in f32.
+    #[arg(long)]
+    round_sums: bool,
+}
+
+/// True if gradients are summed over the processes in 16 bits.
+static ROUNDS_SUMS: AtomicBool = AtomicBool::new(false);
+
+/// Returns the trainer, set to sum gradients over the processes as the command line says.
+pub(crate) fn configured<M: Module, const N: usize>(trainer: Trainer<M, N>) -> Trainer<M, N> {
+    if ROUNDS_SUMS.load(Ordering::Relaxed) { trainer.round_sums() } else { trainer }
 }
 
 /// World of this process, once it has joined one.
@@ -29,8 +42,11 @@ static WORLD: OnceLock<World> = OnceLock::new();
 /// Variable that tells a process that `--ranks` has started it.
 const STARTED: &str = "GRADLOOM_STARTED_BY_RANKS";
 
-/// Time for which processes may go on after one of them has failed, before they are ended.
+/// Time for which rank 0, which saves, may go on after a process has failed, before all are ended.
 const GRACE: Duration = Duration::from_secs(60);
+
+/// Time for which other processes may go on after rank 0 has ended and one has failed.
+const GRACE_WITHOUT_FIRST: Duration = Duration::from_secs(5);
 
 impl WorldArguments {
     /// Starts the processes that `--ranks` asks for, and waits for them. Returns `None` in one of these
@@ -39,6 +55,7 @@ impl WorldArguments {
     /// # Errors
     /// Returns an error if the processes cannot be started.
     pub(crate) fn start(self) -> Result<Option<ExitCode>> {
+        ROUNDS_SUMS.store(self.round_sums, Ordering::Relaxed);
         match self.ranks {
             None | Some(1) => Ok(None),
             Some(_) if std::env::var_os(STARTED).is_some() => {
@@ -93,6 +110,13 @@ pub(crate) fn is_first() -> bool {
 /// failed without a word.
 pub(crate) fn tells(failure: &Failure) -> bool {
     let Some(world) = WORLD.get() else { return true };
+    if failure.is_usage() && !world.is_first() {
+        // The command line is the same for all, so the first rank most likely finds the same error.
+        let end = Instant::now() + SAME_ERROR;
+        while world.check().is_ok() && Instant::now() < end {
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
     if !failure.is_of_world() {
         world.abort(&Error::new(ErrorKind::World, failure.message()));
     }
@@ -136,6 +160,9 @@ impl Agreement {
     }
 }
 
+/// Time for which a rank with an error of the command line waits for the first rank to find it, too.
+const SAME_ERROR: Duration = Duration::from_secs(2);
+
 /// Starts processes and waits until all have ended. Returns the exit code of the first that failed.
 fn start(ranks: u16) -> Result<ExitCode> {
     let failed = |error: io::Error| Failure::failed(format!("--ranks {ranks}: {error}"));
@@ -154,7 +181,7 @@ fn start(ranks: u16) -> Result<ExitCode> {
             // No two graphs with collective ops run at the same time.
             ("NCCL_GRAPH_MIXING_SUPPORT", "0".to_string()),
         ];
-        children.start(variables).map_err(failed)?;
+        children.start(rank, variables).map_err(failed)?;
     }
     let lines = Arc::clone(&children.lines);
     // Another handler is not an error: without this one, an interrupt ends this process, and so the others.
@@ -196,12 +223,13 @@ fn listen() {
 /// The processes that `--ranks` has started. Those that still run when this is dropped end at once.
 #[derive(Default)]
 struct Children {
-    running: Vec<Child>,
+    /// Processes that run, with their ranks.
+    running: Vec<(u16, Child)>,
     lines: Arc<Lines>,
 }
 
 impl Children {
-    fn start(&mut self, variables: [(&str, String); 7]) -> io::Result<()> {
+    fn start(&mut self, rank: u16, variables: [(&str, String); 7]) -> io::Result<()> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(std::env::args_os().skip(1)).envs(variables).stdin(Stdio::piped());
         // A terminal sends Ctrl-C to a whole group of processes, but only this one is to get it.
@@ -209,25 +237,33 @@ impl Children {
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut child = command.spawn()?;
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).extend(child.stdin.take());
-        self.running.push(child);
+        self.running.push((rank, child));
         Ok(())
     }
 
     /// Waits until all processes have ended. Returns the status of the first that failed.
     fn wait(&mut self) -> io::Result<Option<ExitStatus>> {
         let mut failed: Option<(ExitStatus, Instant)> = None;
+        let mut grace = GRACE;
         while !self.running.is_empty() {
             let mut running = Vec::new();
-            for mut child in self.running.drain(..) {
+            for (rank, mut child) in self.running.drain(..) {
                 match child.try_wait()? {
-                    None => running.push(child),
+                    None => {
+                        running.push((rank, child));
+                        continue;
+                    }
                     Some(status) if status.success() => {}
                     Some(status) => _ = failed.get_or_insert((status, Instant::now())),
                 }
+                if rank == 0 {
+                    (grace, failed) =
+                        (GRACE_WITHOUT_FIRST, failed.map(|(status, _)| (status, Instant::now())));
+                }
             }
             self.running = running;
-            if failed.is_some_and(|(_, since)| since.elapsed() > GRACE) {
-                self.running.iter_mut().for_each(|child| _ = child.kill());
+            if failed.is_some_and(|(_, since)| since.elapsed() > grace) {
+                self.running.iter_mut().for_each(|(_, child)| _ = child.kill());
             }
             thread::sleep(Duration::from_millis(10));
         }

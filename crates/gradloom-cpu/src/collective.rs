@@ -71,8 +71,8 @@ impl Collective {
 /// Returns the results of a call.
 ///
 /// # Safety
-/// The same as of [`Tasks::run_task`]. The results may be used only during the call, and no operand that shares
-/// memory with one may be read meanwhile.
+/// The same as of [`Tasks::run_task`]. The results may be used only during the call, and no operand that
+/// shares memory with one may be read meanwhile.
 unsafe fn results<'r, 'w>(
     call: &Call<'_>,
     writes: impl Iterator<Item = (usize, &'w (usize, usize))>,

@@ -20,7 +20,7 @@ pub trait Communicator: fmt::Debug + Send + Sync {
     /// the lengths and the number of ranks.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::World`](gradloom_core::error::ErrorKind::World), naming the rank that failed. The
+    /// Returns [`ErrorKind::World`], naming the rank that failed. The
     /// contents of `parts` are then unspecified.
     fn all_reduce(&self, parts: &mut [&mut [f32]]) -> Result<()>;
     /// Sums each part over all ranks, and returns this rank's slice of each sum in `shards`: elements

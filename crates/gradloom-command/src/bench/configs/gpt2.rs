@@ -4,6 +4,7 @@ use super::peers::{self, Shape};
 use super::workload::{Compiled, Elements, Workload};
 use crate::failure::Result;
 use crate::train::settings::invalid_model;
+use crate::world;
 use gradloom::{AdamW, Device, Trainer, i32};
 use gradloom_models::data::Batches;
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
@@ -23,11 +24,11 @@ pub(super) fn compile(
         data.map(|folder| peers::load(folder, name, &Shape { model: config.clone(), batch })).transpose()?;
     let shape = [batch, config.context];
     let began = Instant::now();
-    let train = Trainer::new(Gpt2::new(config).map_err(|error| invalid_model(&error))?)
+    let trainer = Trainer::new(Gpt2::new(config).map_err(|error| invalid_model(&error))?)
         .inputs([i32("ids", shape), i32("targets", shape)])
         .loss(|model, [ids, targets]| model.loss(ids, targets))
-        .optimizer(AdamW::new(3e-4).betas(0.9, 0.999).epsilon(1e-8).weight_decay(0.01).decay_everything())
-        .compile(device)?;
+        .optimizer(AdamW::new(3e-4).betas(0.9, 0.999).epsilon(1e-8).weight_decay(0.01).decay_everything());
+    let train = world::configured(trainer).compile(device)?;
     let compile_time = began.elapsed();
     let (ids, targets) = match &given {
         Some(given) => {

@@ -22,7 +22,8 @@ pub(crate) trait Workload {
     fn work(&self) -> Option<Work>;
     /// Returns the time that compilation took.
     fn compile_time(&self) -> Duration;
-    /// Returns the number of tokens that a step trains on, on all ranks together, or `None` if its model is not a language model.
+    /// Returns the number of tokens that a step trains on, on all ranks together, or `None` if its model is
+    /// not a language model.
     fn tokens(&self) -> Option<usize>;
     fn device(&self) -> &Device;
     fn plan(&self) -> &Plan;

@@ -1,0 +1,152 @@
+//! Runs of several processes: their results, and what remains when one of them fails.
+//!
+//! `GRADLOOM_KILLS=200` injects 200 faults.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::disallowed_methods, reason = "tests read what they write")]
+
+mod common;
+use common::{Workspace, wait_until};
+use gradloom_testing::Random;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const CONFIG: &str = "layers = 1\nheads = 2\nwidth = 16\ncontext = 16\nbatch = 12\nsteps = 30\nlr = 0.01\n\
+                      dropout = 0.0\neval-every = 10\nsave-every = 4\nthreads = 1\n";
+const TRAIN: &str = "train --config ranks.toml --data text.txt";
+
+fn workspace() -> Workspace {
+    let workspace = Workspace::new();
+    workspace.put("ranks.toml", CONFIG.as_bytes());
+    workspace
+}
+
+/// Returns the losses of a run, of training and of the held-out text.
+fn losses(workspace: &Workspace, run: &str) -> Vec<[Option<f32>; 2]> {
+    let text = workspace.text(&format!("{run}/metrics.csv"));
+    let row = |line: &str| {
+        let mut cells = line.split(',').skip(1).map(|cell| cell.parse().ok());
+        [cells.next().flatten(), cells.next().flatten()]
+    };
+    text.lines().skip(1).map(row).collect()
+}
+
+#[test]
+fn any_number_of_ranks_trains_to_the_loss_of_one() {
+    let workspace = workspace();
+    workspace.succeed(&format!("{TRAIN} --out one"));
+    let one = losses(&workspace, "one");
+    assert_eq!(one.len(), 31);
+    let is_equal = |run: &str| {
+        let other = losses(&workspace, run);
+        assert_eq!(other.len(), one.len());
+        for (a, b) in one.iter().flatten().zip(other.iter().flatten()) {
+            assert_eq!(a.is_some(), b.is_some());
+            assert!((a.unwrap_or(0.0) - b.unwrap_or(0.0)).abs() < 1e-3, "{run}: {a:?} {b:?}");
+        }
+    };
+    for ranks in [2, 4] {
+        let finished = workspace.succeed(&format!("{TRAIN} --ranks {ranks} --out of{ranks}"));
+        is_equal(&format!("of{ranks}"));
+        assert_eq!(finished.stdout.matches("\nresult  ").count(), 1, "{}", finished.stdout);
+        // The same number of ranks gives the same bits.
+        workspace.succeed(&format!("{TRAIN} --ranks {ranks} --out again{ranks}"));
+        let file = |run: &str| workspace.read(&format!("{run}{ranks}/model.safetensors"));
+        assert_eq!(file("of"), file("again"));
+    }
+    // Another number of ranks goes on from a state.
+    workspace.succeed(&format!("{TRAIN} --ranks 3 --steps 17 --out changed"));
+    workspace.succeed("train --resume changed --ranks 2 --steps 30");
+    assert_eq!(losses(&workspace, "changed").len(), one.len());
+}
+
+#[test]
+fn a_batch_that_does_not_divide_is_one_error() {
+    let workspace = workspace();
+    let finished = workspace.run(&format!("{TRAIN} --ranks 5 --out run"));
+    assert_eq!(finished.code, Some(2), "{}", finished.stderr);
+    assert_eq!(
+        finished.stderr,
+        "error: --batch 12: the texts do not divide among 5 ranks\n  help: give a multiple of the number of \
+         ranks\n"
+    );
+    assert!(!workspace.path("run").exists());
+}
+
+/// Sends a signal to a process.
+fn signal(name: &str, process: u32) {
+    let sent = Command::new("kill").args([format!("-{name}"), process.to_string()]).status();
+    assert!(sent.unwrap().success());
+}
+
+/// Returns the process of a rank that a process has started.
+fn rank_of(parent: u32, rank: usize) -> Option<u32> {
+    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
+    children.split_whitespace().find_map(|child| {
+        let variables = fs::read(format!("/proc/{child}/environ")).ok()?;
+        let is_it = variables.split(|&byte| byte == 0).any(|line| line == format!("RANK={rank}").as_bytes());
+        is_it.then(|| child.parse().unwrap())
+    })
+}
+
+/// Starts a run of three ranks that does not end by itself, and waits until it has made a step.
+fn started(workspace: &Workspace, run: &str) -> Child {
+    let line = format!("{TRAIN} --steps 1000000 --ranks 3 --out {run}");
+    let mut command = workspace.command(&line);
+    command.env("GRADLOOM_WORLD_HEARTBEAT_SECONDS", "2");
+    let error = fs::File::create(workspace.path(&format!("{run}.error"))).unwrap();
+    let child = command.stdout(Stdio::null()).stderr(error).spawn().expect("the command starts");
+    wait_until("a step", || workspace.rows(run) > 1);
+    child
+}
+
+#[test]
+fn an_interrupt_stops_all_ranks_after_the_same_step() {
+    let workspace = workspace();
+    let mut child = started(&workspace, "run");
+    signal("INT", child.id());
+    assert!(child.wait().unwrap().success(), "{}", workspace.text("run.error"));
+    assert_eq!(workspace.text("run.error").matches("finishing the step").count(), 1);
+    let steps = workspace.rows("run") - 1;
+    workspace.succeed(&format!("train --resume run --ranks 2 --steps {}", steps + 3));
+}
+
+/// Tests that a rank that is killed or frozen at any moment is named, and that the run goes on from its last
+/// state.
+#[test]
+fn a_rank_that_fails_is_named_once_and_loses_nothing_that_was_saved() {
+    let workspace = workspace();
+    let faults = std::env::var("GRADLOOM_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(12);
+    let mut random = Random(faults);
+    for number in 0..faults {
+        let (run, rank) = (format!("run{number}"), random.below(3));
+        // The first rank may be saving, so a minute passes before it is ended. That is too long here.
+        let freezes = number % 4 == 3 && rank != 0;
+        let mut child = started(&workspace, &run);
+        std::thread::sleep(Duration::from_secs_f64(random.uniform(0.0, 0.3)));
+        let victim = rank_of(child.id(), rank).expect("the rank runs");
+        let began = Instant::now();
+        signal(if freezes { "STOP" } else { "KILL" }, victim);
+        let status = child.wait().unwrap();
+        assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
+        assert!(!status.success());
+        let error = workspace.text(&format!("{run}.error"));
+        assert_eq!(error.matches("error: ").count(), 1, "fault {number} of rank {rank}: {error}");
+        assert!(error.contains(&format!("error: rank {rank} (")), "fault {number}: {error}");
+        let folder = workspace.path(&run);
+        resumes(&workspace, &run, &folder);
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
+
+/// Checks that a run resumes from its last state.
+fn resumes(workspace: &Workspace, run: &str, folder: &Path) {
+    assert!(folder.join("state.safetensors").exists());
+    let info = workspace.succeed(&format!("info {run}/state.safetensors"));
+    assert!(!info.stdout.is_empty());
+    let steps = workspace.rows(run) + 1;
+    let finished = workspace.succeed(&format!("train --resume {run} --ranks 2 --steps {steps}"));
+    assert!(finished.stdout.contains("result  held-out loss"), "{}", finished.stdout);
+}
