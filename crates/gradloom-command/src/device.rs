@@ -5,7 +5,6 @@ use crate::failure::{Failure, Result};
 use crate::format::count;
 use crate::output::tell;
 use crate::train::settings::check_threads;
-#[cfg(feature = "cuda")]
 use crate::world;
 use gradloom::CpuDevice as _;
 #[cfg(feature = "cuda")]
@@ -144,9 +143,9 @@ impl DeviceArguments {
         }
         let device = match self.threads {
             Some(threads) => with_all_threads(Device::cpu_with_threads(threads)?, threads)?,
-            None => Device::cpu(),
+            None => Device::cpu_with_threads(world::cores())?,
         };
-        if precision == Precision::Bf16 {
+        if precision == Precision::Bf16 && world::is_first() {
             tell!("cpu     {}", gradloom::cpu::bf16_products());
         }
         Ok(device.in_precision(precision.into()))

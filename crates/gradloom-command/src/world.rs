@@ -7,7 +7,7 @@
 use crate::failure::{Failure, Result};
 use gradloom::communicator::Communicator as _;
 use gradloom::nn::Module;
-use gradloom::{Error, ErrorKind, Trainer, World};
+use gradloom::{Error, ErrorKind, Membership, Trainer, World};
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpListener;
 use std::process::{Child, ChildStdin, Command, ExitCode, ExitStatus, Stdio};
@@ -92,6 +92,15 @@ pub(crate) fn local_rank() -> usize {
     WORLD.get().map_or(0, World::local_rank)
 }
 
+/// Returns the number of cores for this process: those of the host, divided among the processes that a
+/// launcher has started on it.
+pub(crate) fn cores() -> usize {
+    let here = std::env::var("LOCAL_WORLD_SIZE").ok().and_then(|number| number.parse::<usize>().ok());
+    let here = here.filter(|_| WORLD.get().is_some_and(|world| world.size() > 1)).unwrap_or(1);
+    let all = thread::available_parallelism().map_or(1, usize::from);
+    (all / here.max(1)).clamp(1, 1024)
+}
+
 /// Waits until all ranks have come here.
 ///
 /// # Errors
@@ -109,19 +118,26 @@ pub(crate) fn is_first() -> bool {
 /// the failure: the first rank, which learns of the failures of all, or the second if the first one has
 /// failed without a word.
 pub(crate) fn tells(failure: &Failure) -> bool {
-    let Some(world) = WORLD.get() else { return true };
-    if failure.is_usage() && !world.is_first() {
-        // The command line is the same for all, so the first rank most likely finds the same error.
-        let end = Instant::now() + SAME_ERROR;
-        while world.check().is_ok() && Instant::now() < end {
-            thread::sleep(Duration::from_millis(10));
+    if let Some(world) = WORLD.get() {
+        if failure.is_usage() && !world.is_first() {
+            // The command line is the same for all, so the first rank most likely finds the same error.
+            let end = Instant::now() + SAME_ERROR;
+            while world.check().is_ok() && Instant::now() < end {
+                thread::sleep(Duration::from_millis(10));
+            }
         }
+        if !failure.is_of_world() {
+            world.abort(&Error::new(ErrorKind::World, failure.message()));
+            return world.is_first();
+        }
+    } else if !failure.is_of_world() {
+        return true;
     }
-    if !failure.is_of_world() {
-        world.abort(&Error::new(ErrorKind::World, failure.message()));
-    }
-    let first_is_lost = failure.is_of_world() && failure.message().starts_with("rank 0 ");
-    world.is_first() || first_is_lost && world.rank() == 1
+    // All ranks have the same message, also those that have not joined yet.
+    let rank = WORLD.get().map(World::rank).or_else(|| Membership::from_env().ok().map(|own| own.rank));
+    let message = failure.message();
+    let first_is_lost = message.starts_with("rank 0 ") && !message.contains(" gave up: ");
+    rank.is_none_or(|rank| rank == usize::from(first_is_lost))
 }
 
 /// Agreement of the ranks on the steps to train, so that all of them stop after the same one.
@@ -163,7 +179,7 @@ impl Agreement {
 /// Time for which a rank with an error of the command line waits for the first rank to find it, too.
 const SAME_ERROR: Duration = Duration::from_secs(2);
 
-/// Starts processes and waits until all have ended. Returns the exit code of the first that failed.
+/// Starts processes and waits until all have ended. Returns the exit code of the run.
 fn start(ranks: u16) -> Result<ExitCode> {
     let failed = |error: io::Error| Failure::failed(format!("--ranks {ranks}: {error}"));
     // The port is free now; rank 0 opens it again.
@@ -175,6 +191,7 @@ fn start(ranks: u16) -> Result<ExitCode> {
             ("RANK", rank.to_string()),
             ("LOCAL_RANK", rank.to_string()),
             ("WORLD_SIZE", ranks.to_string()),
+            ("LOCAL_WORLD_SIZE", ranks.to_string()),
             ("MASTER_ADDR", "127.0.0.1".to_string()),
             ("MASTER_PORT", port.to_string()),
             (STARTED, "1".to_string()),
@@ -229,7 +246,7 @@ struct Children {
 }
 
 impl Children {
-    fn start(&mut self, rank: u16, variables: [(&str, String); 7]) -> io::Result<()> {
+    fn start(&mut self, rank: u16, variables: [(&str, String); 8]) -> io::Result<()> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(std::env::args_os().skip(1)).envs(variables).stdin(Stdio::piped());
         // A terminal sends Ctrl-C to a whole group of processes, but only this one is to get it.
@@ -241,24 +258,23 @@ impl Children {
         Ok(())
     }
 
-    /// Waits until all processes have ended. Returns the status of the first that failed.
+    /// Waits until all processes have ended. Returns the status of rank 0 if it has failed, otherwise that of
+    /// the first that has.
     fn wait(&mut self) -> io::Result<Option<ExitStatus>> {
         let mut failed: Option<(ExitStatus, Instant)> = None;
         let mut grace = GRACE;
         while !self.running.is_empty() {
             let mut running = Vec::new();
             for (rank, mut child) in self.running.drain(..) {
-                match child.try_wait()? {
-                    None => {
-                        running.push((rank, child));
-                        continue;
-                    }
-                    Some(status) if status.success() => {}
-                    Some(status) => _ = failed.get_or_insert((status, Instant::now())),
+                let Some(status) = child.try_wait()? else {
+                    running.push((rank, child));
+                    continue;
+                };
+                if !status.success() && (rank == 0 || failed.is_none()) {
+                    failed = Some((status, Instant::now()));
                 }
                 if rank == 0 {
-                    (grace, failed) =
-                        (GRACE_WITHOUT_FIRST, failed.map(|(status, _)| (status, Instant::now())));
+                    grace = GRACE_WITHOUT_FIRST;
                 }
             }
             self.running = running;

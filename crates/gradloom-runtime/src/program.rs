@@ -15,8 +15,8 @@ use crate::store::{Initial, Store, lost};
 use gradloom_codegen::pipeline::{BackEnd, Clock};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::fuse;
-use gradloom_core::ir::{DType, Graph, Number, OpKind, Type};
-use gradloom_core::kernel::Access;
+use gradloom_core::ir::{CollectiveOp, DType, Graph, Number, OpKind, Type};
+use gradloom_core::kernel::{Access, Kernel, Launch};
 use gradloom_core::plan::{self, Plan};
 use gradloom_device::backend::{Backend, Immediate, Loaded, Pending, Queued, Work};
 use gradloom_device::cancel::Stop;
@@ -136,6 +136,7 @@ impl Program {
                     None => plan,
                 };
                 plan::verify_commit(&graph, &plan)?;
+                check_order(&graph, &plan)?;
                 fits::check(&plan, limit)?;
                 Ok(Arc::new(plan))
             })?;
@@ -553,6 +554,23 @@ fn check_ranks(graph: &Graph, device: &Device) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Checks that nothing traps after the ranks have told each other whether they have trapped. Otherwise some
+/// ranks would commit a step that others do not.
+fn check_order(graph: &Graph, plan: &Plan) -> Result<()> {
+    let is_checked = |launch: &Launch| {
+        matches!(launch.kernel, Kernel::Op(OpKind::Collective { op: CollectiveOp::CheckedAllReduce, .. }))
+    };
+    let Some(last) = plan.launches.iter().rposition(is_checked) else { return Ok(()) };
+    match plan.launches[last..].iter().find(|launch| launch.kernel.can_trap(graph, launch.op)) {
+        None => Ok(()),
+        Some(launch) => {
+            let message =
+                format!("`{}` may trap after the ranks have agreed on the step", launch.kernel.name());
+            Err(Error::new(ErrorKind::Internal, message))
+        }
+    }
 }
 
 #[cfg(test)]

@@ -116,6 +116,23 @@ fn a_graph_of_another_world_is_refused() {
     assert_eq!(error.message(), "`all_reduce` is over 3 ranks, and the device's world has 1");
 }
 
+/// The indices of a captured tensor may trap, although no gradient depends on it.
+#[test]
+fn all_that_may_trap_comes_before_the_ranks_agree() {
+    for target in [Target::cpu(1), Target::cuda(Limits::cuda(), Precision::F32)] {
+        let device = Device::null_for(target).in_world(&Planned { ranks: 2 }).unwrap();
+        Trainer::new([Embedding::new(10, 4), Embedding::new(10, 4)])
+            .inputs([i32("ids", [6]), i32("other", [6])])
+            .loss(|[used, captured], [ids, other]| {
+                captured.forward(other).detach().capture("rows");
+                (used.forward(ids) + captured.forward(ids)).square().mean()
+            })
+            .optimizer(AdamW::new(0.01))
+            .compile(&device)
+            .unwrap();
+    }
+}
+
 #[test]
 fn rounded_sums_have_the_type_of_what_they_sum() {
     let target = Target::cuda(Limits::cuda_of((9, 0)).with_library(), Precision::Bf16);
