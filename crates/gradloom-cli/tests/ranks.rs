@@ -73,6 +73,12 @@ fn a_batch_that_does_not_divide_is_one_error() {
          ranks\n"
     );
     assert!(!workspace.path("run").exists());
+    let inspected = workspace.run("inspect tiny --world 5");
+    assert_eq!(inspected.code, Some(2));
+    assert!(inspected.stderr.contains("do not divide among 5 ranks"), "{}", inspected.stderr);
+    workspace.succeed("inspect tiny --world 4 --target cuda");
+    let wgsl = workspace.run("inspect tiny --world 4 --target wgsl");
+    assert!(wgsl.code == Some(2) && wgsl.stderr.contains("WebGPU has no connection"), "{}", wgsl.stderr);
 }
 
 /// Sends a signal to a process.

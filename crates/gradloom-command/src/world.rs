@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 /// Options of commands that run in several processes.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub(crate) struct WorldArguments {
-    /// Start N processes on this host, each with a part of every batch and, with --device cuda, a GPU of its
-    /// own. For several hosts, start the command by torchrun, srun or mpirun instead.
+    /// Start N processes on this host that train together, with --device cuda each on a GPU of its own. For
+    /// several hosts, start the command by torchrun, srun or mpirun instead.
     #[arg(long, visible_alias = "gpus", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     ranks: Option<u16>,
     /// Sum gradients over the processes in the 16 bits of --precision, on GPUs, instead of in f32.

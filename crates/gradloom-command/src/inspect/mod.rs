@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     /// Number of texts in the step. [default: the preset's or the run's]
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
-    /// Compile for one of N ranks that train together, each on a batch of its own.
+    /// Compile for one of N ranks that train together, each on its part of the batch.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     world: u32,
     /// Evaluate a shrunk model in float64, before and after the passes, and compare the results with the
@@ -157,6 +157,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     let target = arguments.target_device.target(arguments.precision)?;
     let world = Planned { ranks: arguments.world as usize };
+    settings.check_ranks(world.ranks)?;
     let device = Device::null_for(target).in_world(&world).map_err(|_| no_world(arguments))?;
     let train = model::compile(&settings, &device, SMALLER)?;
     let text = match arguments.format {

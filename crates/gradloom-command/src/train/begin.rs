@@ -378,10 +378,7 @@ fn compiled(settings: &Settings) -> Result<ModelTrain> {
     let training = &settings.training;
     let &Training { device, precision, threads, batch, .. } = training;
     let world = world::joined()?;
-    if !batch.is_multiple_of(world.size()) {
-        let message = format!("--batch {batch}: the texts do not divide among {} ranks", world.size());
-        return Err(Failure::usage(message).help("give a multiple of the number of ranks"));
-    }
+    settings.check_ranks(world.size())?;
     let (adapter, tune) = (training.adapter.clone(), training.tune.unwrap_or(false));
     let device = DeviceArguments { device, adapter, precision, tune, threads, of_run: true }.open()?;
     let device = device.in_world(world)?;

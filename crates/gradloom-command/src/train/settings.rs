@@ -149,6 +149,16 @@ pub(crate) fn default_lr(preset: &str) -> f64 {
 }
 
 impl Settings {
+    /// Checks that the batch divides among the ranks.
+    pub(crate) fn check_ranks(&self, ranks: usize) -> Result<()> {
+        let batch = self.training.batch;
+        if batch.is_multiple_of(ranks) {
+            return Ok(());
+        }
+        Err(Failure::usage(format!("--batch {batch}: the texts do not divide among {ranks} ranks"))
+            .help("give a multiple of the number of ranks"))
+    }
+
     /// Resolves the settings of a new run; the data's fingerprint is added later.
     pub(crate) fn resolve(options: &Options) -> Result<Self> {
         Self::of(options, from_preset(options)?)
