@@ -139,7 +139,10 @@ fn run_command() -> ExitCode {
         }
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => {
+            world::leave();
+            ExitCode::SUCCESS
+        }
         Err(failure) if world::tells(&failure) => failure.report(),
         Err(failure) => failure.exit_code(),
     }

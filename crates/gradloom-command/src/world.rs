@@ -114,6 +114,11 @@ pub(crate) fn is_first() -> bool {
     WORLD.get().is_none_or(World::is_first)
 }
 
+/// Leaves the world in order, so that the end of this process is not taken for a failure.
+pub(crate) fn leave() {
+    WORLD.get().into_iter().for_each(World::leave);
+}
+
 /// Tells the other processes that this one has failed. Returns `true` if this process is the one to print
 /// the failure: the first rank, which learns of the failures of all, or the second if the first one has
 /// failed without a word.

@@ -141,10 +141,8 @@ impl Gpu {
                 .help("call `in_world` once, and use the device that it returns"));
         }
         let (rank, ranks) = (communicator.rank(), communicator.size());
-        let mut id = match rank {
-            0 => self.ask("find other GPUs", |driver| driver.unique_id())?,
-            _ => Vec::new(),
-        };
+        // All ranks ask, so that one without NCCL fails before others wait for it. Only rank 0's id is used.
+        let mut id = self.ask("find other GPUs", |driver| driver.unique_id())?;
         communicator.broadcast(0, &mut id)?;
         let connection = self.ask("connect to other GPUs", |driver| driver.connect(&id, rank, ranks));
         // A rank that has failed is the cause of failures of others.

@@ -475,6 +475,10 @@ impl Communicator for Peers {
         self.check()
     }
 
+    fn fail(&self, error: &Error) {
+        self.0.lock().unwrap().get_or_insert(error.clone());
+    }
+
     fn check(&self) -> Result<()> {
         self.0.lock().unwrap().clone().map_or(Ok(()), Err)
     }

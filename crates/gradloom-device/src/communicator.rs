@@ -40,6 +40,9 @@ pub trait Communicator: fmt::Debug + Send + Sync {
     /// # Errors
     /// Returns the same errors as [`Communicator::all_reduce`].
     fn broadcast(&self, root: usize, bytes: &mut Vec<u8>) -> Result<()>;
+    /// Ends the world because this rank cannot go on. All ranks get an error that names this one; waits a few
+    /// seconds at most for the others to know.
+    fn fail(&self, error: &Error);
     /// Checks that no rank is known to have failed, without waiting.
     ///
     /// # Errors
@@ -85,6 +88,8 @@ impl Communicator for Planned {
     fn broadcast(&self, _: usize, _: &mut Vec<u8>) -> Result<()> {
         Self::unconnected()
     }
+
+    fn fail(&self, _: &Error) {}
 
     fn check(&self) -> Result<()> {
         Ok(())

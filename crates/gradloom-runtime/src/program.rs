@@ -15,7 +15,7 @@ use crate::store::{Initial, Store, lost};
 use gradloom_codegen::pipeline::{BackEnd, Clock};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::fuse;
-use gradloom_core::ir::{CollectiveOp, DType, Graph, Number, OpKind, Type};
+use gradloom_core::ir::{CollectiveOp, DType, Graph, Number, Op, OpId, OpKind, Type};
 use gradloom_core::kernel::{Access, Kernel, Launch};
 use gradloom_core::plan::{self, Plan};
 use gradloom_device::backend::{Backend, Immediate, Loaded, Pending, Queued, Work};
@@ -330,7 +330,19 @@ impl Program {
         if outcome.is_err() {
             outputs.clear();
         }
-        outcome
+        self.told(outcome)
+    }
+
+    /// Returns the result of a step. If it is an error and the step has collective ops, ends the world: this
+    /// rank has left out some of them, and would take part in those of another step.
+    fn told<T>(&self, result: Result<T>) -> Result<T> {
+        let is_collective = |(_, op): (OpId, &Op)| matches!(op.kind, OpKind::Collective { .. });
+        if let (Err(error), Some(communicator)) = (&result, self.backend().communicator())
+            && self.graph.entry_ops().any(is_collective)
+        {
+            communicator.fail(error);
+        }
+        result
     }
 
     /// Runs the program, and leaves its first `count` outputs on the device; other outputs are not read. On
@@ -358,7 +370,7 @@ impl Program {
                     kept.iter().try_for_each(|(output, tensor)| program.copy_out(&outputs[*output].1, tensor))
                 });
                 program.unbind();
-                outcome?
+                self.told(outcome)?
             }
             Loaded::Queued(program) if kept.iter().all(|(output, _)| program.can_keep(*output)) => {
                 let can_trap = self.graph.ops.iter().any(|(_, op)| self.graph.can_trap(op));
@@ -398,7 +410,7 @@ impl Program {
         let commits = !self.graph.updates.is_empty();
         let pending = queue(&mut **program, &self.store, commits, stop, kept);
         program.unbind();
-        pending.map(Some)
+        self.told(pending).map(Some)
     }
 }
 

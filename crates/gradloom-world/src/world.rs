@@ -218,6 +218,10 @@ impl Communicator for World {
         self.collective(call, |ring, state| collective::broadcast(ring, root, bytes, state))
     }
 
+    fn fail(&self, error: &Error) {
+        self.abort(error);
+    }
+
     fn check(&self) -> Result<()> {
         self.0.state.check()
     }

@@ -10,8 +10,9 @@ use super::{DType, Type, TypeError};
 pub enum CollectiveOp {
     /// x -> the sum over the ranks.
     AllReduce,
-    /// As `AllReduce`, but the first element of the first result is NaN if an op before it, in the order of
-    /// the graph, has trapped on any rank. A guard on that element keeps all ranks from committing the step.
+    /// As `AllReduce`, but no rank commits a step in which an op before it, in the order of the graph, has
+    /// trapped on any rank: there is no result, or the first element of the first result is NaN. That
+    /// element must have a guard.
     CheckedAllReduce,
     /// x `[ranks * n, ..]` -> slice `rank` of the sum over the ranks, `[n, ..]`.
     ReduceScatter,

@@ -39,11 +39,13 @@ pub(super) fn split(graph: &Graph, lowered: &Lowered, launches: Vec<Launch>) -> 
     })
 }
 
-/// Returns `true` if the results depend only on the operands. Random bits are excluded, and user-defined ops
-/// are not assumed to be pure.
+/// Returns `true` if the results depend only on the operands. Random bits and collective ops are excluded,
+/// and user-defined ops are not assumed to be pure.
 fn is_function(kernel: &Kernel) -> bool {
     match kernel {
-        Kernel::Op(kind) => !matches!(kind, OpKind::RandomBits { .. } | OpKind::Custom(_)),
+        Kernel::Op(kind) => {
+            !matches!(kind, OpKind::RandomBits { .. } | OpKind::Custom(_) | OpKind::Collective { .. })
+        }
         Kernel::Group(parts) => parts.iter().all(|part| is_function(&part.kernel)),
         Kernel::Attention { .. } => true,
         Kernel::Loop(_) | Kernel::Dot { .. } | Kernel::Copy | Kernel::WriteRegion => true,

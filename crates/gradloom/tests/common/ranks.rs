@@ -110,9 +110,6 @@ pub fn failures(
                 Err(lost) => assert!(device.is_gpu() && lost.kind() == ErrorKind::World, "{lost}"),
             }
         }
-        if error.kind() != ErrorKind::World {
-            world.abort(&error);
-        }
         error
     })
 }

@@ -71,11 +71,11 @@ impl<'g> Forward<'g> {
     pub(super) fn is_repeatable(&self, op: OpId) -> bool {
         let Op { kind, operands, .. } = &self.graph.ops[op];
         let constant = |&value: &ValueId| is_constant(&self.graph.ops[self.source(value)].kind);
-        // Exclude user-defined ops, whose costs are unknown, and values that depend only on constants, which
-        // are constants too.
+        // Exclude user-defined ops, whose costs are unknown, collective ops, which wait, and values that
+        // depend only on constants, which are constants too.
         !kind.is_external_leaf()
             && !is_constant(kind)
-            && !matches!(kind, OpKind::Custom(_))
+            && !matches!(kind, OpKind::Custom(_) | OpKind::Collective { .. })
             && !self.pinned.contains(&op)
             && !self.is_late(op)
             && !operands.iter().all(constant)
