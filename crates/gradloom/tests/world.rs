@@ -190,6 +190,17 @@ fn a_step_of_any_number_of_ranks_is_planned_with_one_sum_of_each_gradient() {
                     offset(read.buffer) == offset(write.buffer)
                 });
                 assert!(in_place.count() * 2 > launch.reads.len(), "gradients are summed in place");
+                let buffer = |value| &train.plan().buffers[train.plan().buffer_of[&value]];
+                let ends = |buffer: &gradloom::plan::Buffer| {
+                    (buffer.offset, buffer.offset + buffer.bytes.next_multiple_of(gradloom::plan::ALIGNMENT))
+                };
+                let mut results: Vec<_> =
+                    launch.writes.iter().map(|write| ends(buffer(write.buffer))).collect();
+                results.sort_unstable();
+                assert!(
+                    results.windows(2).all(|pair| pair[0].1 == pair[1].0),
+                    "next to each other: {results:?}"
+                );
             }
         }
     }

@@ -13,8 +13,8 @@ use crate::limits::Limits;
 use crate::simt::{Kernel, Role};
 use crate::step::Owner;
 use gradloom_core::error::Result;
-use gradloom_core::ir::Graph;
-use gradloom_core::plan::Plan;
+use gradloom_core::ir::{DType, Graph};
+use gradloom_core::plan::{ALIGNMENT, Plan, Region};
 use std::ops::Range;
 
 /// Kernel, with the part of the program to which it belongs.
@@ -100,14 +100,68 @@ fn first_element(plan: &Plan, Operand { access, .. }: &Operand) -> Parameter {
     Parameter::Memory(region, offset + access.start())
 }
 
-/// Returns the kernel of a collective op.
+/// Returns the kernel of a collective op. Operands that are next to each other in memory, as are their results,
+/// are summed as one, because a library handles few large operands faster than many small ones.
 fn connected(collective: &Collective, Operands { reads, writes, .. }: &Operands, plan: &Plan) -> CudaKernel {
     let spans = |operands: &[Operand]| operands.iter().flat_map(|operand| operand.spans.clone()).collect();
+    let first = |operand: &Operand| match first_element(plan, operand) {
+        Parameter::Memory(region, offset) => (region, offset),
+        _ => unreachable!("the first element of an operand is in memory"),
+    };
+    let of_operand = collective.elements.iter().zip(&collective.dtypes);
+    let part = |((read, write), (&elements, &dtype))| Part {
+        read: first(read),
+        write: first(write),
+        elements,
+        dtype,
+    };
+    let mut operands: Vec<Part> = reads.iter().zip(writes).zip(of_operand).map(part).collect();
+    operands.sort_by_key(|part| (part.write.0 as usize, part.write.1));
+    let mut parts: Vec<Part> = Vec::new();
+    for part in operands {
+        let joined = parts.last().filter(|_| collective.op.keeps_types()).and_then(|last| last.joined(&part));
+        match joined {
+            Some(joined) => *parts.last_mut().expect("it was joined") = joined,
+            None => parts.push(part),
+        }
+    }
+    let addresses = parts.iter().map(|part| part.read).chain(parts.iter().map(|part| part.write));
     CudaKernel {
         label: collective.op.name().to_string(),
-        parameters: reads.iter().chain(writes).map(|operand| first_element(plan, operand)).collect(),
-        work: Work::Collective(collective.clone()),
+        parameters: addresses.map(|(region, offset)| Parameter::Memory(region, offset)).collect(),
+        work: Work::Collective(Collective {
+            op: collective.op,
+            elements: parts.iter().map(|part| part.elements).collect(),
+            dtypes: parts.iter().map(|part| part.dtype).collect(),
+        }),
         spans: Spans { reads: spans(reads), writes: spans(writes), ..Spans::default() },
+    }
+}
+
+/// Operand and result of a collective op.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Part {
+    /// Place of the operand's first element.
+    read: (Region, u64),
+    /// Place of the result's first element.
+    write: (Region, u64),
+    elements: usize,
+    dtype: DType,
+}
+
+impl Part {
+    /// Returns the part that consists of this one, the padding after it, and `next`; `None` if they are not
+    /// next to each other.
+    fn joined(&self, next: &Part) -> Option<Part> {
+        let size = self.dtype.bytes() as u64;
+        let from_read = next.read.1.checked_sub(self.read.1)?;
+        let from_write = next.write.1.checked_sub(self.write.1)?;
+        let padding = from_read.checked_sub(self.elements as u64 * size)?;
+        let is_next = (self.read.0, self.write.0, self.dtype) == (next.read.0, next.write.0, next.dtype)
+            && from_read == from_write
+            && padding < ALIGNMENT
+            && from_read.is_multiple_of(size);
+        is_next.then(|| Part { elements: (from_read / size) as usize + next.elements, ..*self })
     }
 }
 
@@ -153,4 +207,27 @@ fn function_name(label: &str) -> String {
         name.push_str(word);
     }
     name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Part;
+    use gradloom_core::ir::DType;
+    use gradloom_core::plan::Region;
+
+    fn part(read: u64, write: u64, elements: usize) -> Part {
+        let at = |offset| (Region::Step, offset);
+        Part { read: at(read), write: at(write), elements, dtype: DType::F32 }
+    }
+
+    #[test]
+    fn operands_are_joined_over_padding_alone() {
+        let first = part(256, 1024, 100);
+        assert_eq!(first.joined(&part(768, 1536, 3)), Some(part(256, 1024, 131)));
+        // In the order of memory, with the results, of one type, and without another value between them.
+        assert_eq!(first.joined(&part(0, 768, 3)), None);
+        assert_eq!(first.joined(&part(768, 1792, 3)), None);
+        assert_eq!(first.joined(&part(1024, 1792, 3)), None);
+        assert_eq!(first.joined(&Part { dtype: DType::BF16, ..part(768, 1536, 3) }), None);
+    }
 }

@@ -3,17 +3,19 @@
 //! A result that may be computed in place shares the bytes of its operand. The resulting groups of buffers
 //! are placed by size, largest first, each at the lowest offset where it does not overlap a group that is
 //! live at the same time. (Greedy by size: Pisarchyk and Lee, "Efficient Memory Management for Deep Neural
-//! Net Inference", 2020.)
+//! Net Inference", 2020.) The results of a sum over the ranks are placed next to each other, so that a
+//! library can sum them as one.
 
 use super::{ALIGNMENT, Buffer, Plan, Region, Role, SCALAR_ALIGNMENT, report};
 use crate::collections::sort_by_key;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ir::{Graph, Id};
-use crate::kernel::Overwrites;
+use crate::ir::{Graph, Id, OpKind};
+use crate::kernel::{Kernel, Overwrites};
 
-/// Buffers that use the same bytes one after the other.
+/// Buffers that use the same bytes one after the other, or several such groups next to each other.
 struct SharedBytes {
-    members: Vec<usize>,
+    /// Indices of the buffers, each with its offset from the start of the group.
+    members: Vec<(usize, u64)>,
     bytes: u64,
     first: usize,
     last: usize,
@@ -32,7 +34,7 @@ struct Placed {
 pub(super) fn place(plan: &mut Plan, segment: u64, distance: usize) {
     place_constants(plan, segment);
     let scalars = place_scalars(plan);
-    let mut groups = groups(plan);
+    let mut groups = groups(plan, segment);
     groups.iter_mut().for_each(|group| group.last += distance);
     sort_by_key(&mut groups, |g| (std::cmp::Reverse(g.bytes), g.first, g.members[0]));
     let mut placed: Vec<Placed> = Vec::with_capacity(groups.len());
@@ -48,8 +50,8 @@ pub(super) fn place(plan: &mut Plan, segment: u64, distance: usize) {
         }
         let stop = offset + group.bytes;
         end = end.max(stop);
-        for &member in &group.members {
-            offsets[member] = offset;
+        for &(member, start) in &group.members {
+            offsets[member] = offset + start;
         }
         let at = placed.partition_point(|other| other.start <= offset);
         placed.insert(at, Placed { start: offset, end: stop, first: group.first, last: group.last });
@@ -171,15 +173,16 @@ impl Plan {
     }
 }
 
-/// Groups each result with an operand whose lifetime ends at its launch, if the launch may alias the two.
-fn groups(plan: &Plan) -> Vec<SharedBytes> {
+/// Groups each result with an operand whose lifetime ends at its launch, if the launch may alias the two, and
+/// joins the groups of the results of each sum over the ranks.
+fn groups(plan: &Plan, segment: u64) -> Vec<SharedBytes> {
     let mut group_of: Vec<Option<usize>> = vec![None; plan.buffers.len()];
     let mut groups: Vec<SharedBytes> = Vec::new();
     let start = |groups: &mut Vec<SharedBytes>, group_of: &mut Vec<Option<usize>>, member: usize| {
         let Buffer { bytes, first, last, .. } = plan.buffers[member];
         group_of[member] = Some(groups.len());
         groups.push(SharedBytes {
-            members: vec![member],
+            members: vec![(member, 0)],
             bytes: bytes.next_multiple_of(ALIGNMENT),
             first,
             last,
@@ -208,19 +211,50 @@ fn groups(plan: &Plan) -> Vec<SharedBytes> {
                 let dies = plan.buffers[operand].last == time
                     && (more == 0 || more < buffer.bytes / 64)
                     // No other result may have taken the bytes already.
-                    && groups[group].members.last() == Some(&operand)
+                    && groups[group].members.last() == Some(&(operand, 0))
                     && overwrites.allow_buffer(buffer.value, plan.buffers[operand].value);
                 dies.then_some(group)
             });
             match dying {
                 Some(group) => {
                     group_of[member] = Some(group);
-                    groups[group].members.push(member);
+                    groups[group].members.push((member, 0));
                     groups[group].last = buffer.last;
                 }
                 None => start(&mut groups, &mut group_of, member),
             }
         }
     }
+    join_sums(plan, &group_of, &mut groups, segment);
     groups
+}
+
+/// Joins the groups of the results of each sum over the ranks, those of one type next to each other, unless they
+/// take more than a segment.
+fn join_sums(plan: &Plan, group_of: &[Option<usize>], groups: &mut Vec<SharedBytes>, segment: u64) {
+    let is_sum =
+        |kernel: &Kernel| matches!(kernel, Kernel::Op(OpKind::Collective { op, .. }) if op.keeps_types());
+    for launch in plan.launches.iter().filter(|launch| is_sum(&launch.kernel)) {
+        let mut numbers: Vec<usize> = Vec::new();
+        let mut writes: Vec<_> = launch.writes.iter().collect();
+        sort_by_key(&mut writes, |write| write.dtype.bytes());
+        for number in writes.into_iter().filter_map(|write| group_of[plan.buffer_of[&write.buffer]]) {
+            // A group that is part of another sum's has no members.
+            if !numbers.contains(&number) && !groups[number].members.is_empty() {
+                numbers.push(number);
+            }
+        }
+        let bytes: u64 = numbers.iter().map(|&number| groups[number].bytes).sum();
+        let Some((&first, others)) = numbers.split_first().filter(|_| bytes <= segment) else { continue };
+        for &other in others {
+            let SharedBytes { bytes, first: begin, last, .. } = groups[other];
+            let members = std::mem::take(&mut groups[other].members);
+            let joined = &mut groups[first];
+            joined.members.extend(members.into_iter().map(|(member, start)| (member, joined.bytes + start)));
+            joined.bytes += bytes;
+            joined.first = joined.first.min(begin);
+            joined.last = joined.last.max(last);
+        }
+    }
+    groups.retain(|group| !group.members.is_empty());
 }
