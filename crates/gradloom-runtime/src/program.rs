@@ -17,6 +17,7 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::fuse;
 use gradloom_core::ir::{CollectiveOp, DType, Graph, Number, Op, OpId, OpKind, Type};
 use gradloom_core::kernel::{Access, Kernel, Launch};
+use gradloom_core::optim::RANK;
 use gradloom_core::plan::{self, Plan};
 use gradloom_device::backend::{Backend, Immediate, Loaded, Pending, Queued, Work};
 use gradloom_device::cancel::Stop;
@@ -281,8 +282,10 @@ impl Program {
     /// Sets the per-step scalars; `value` returns the value of a scalar by name. Required before every run,
     /// because a run may overwrite them.
     pub(crate) fn set_scalars(&mut self, value: impl Fn(&str) -> Option<Number>) -> Result<()> {
+        let rank = Number::Int(self.device.rank() as i64);
+        let value = |name: &str| if name == RANK { Some(rank) } else { value(name) };
         for port in &self.scalars {
-            self.loaded.resident_mut().write(port.buffer, &port.scalar_bytes(&value)?);
+            self.loaded.resident_mut().write(port.buffer, &port.scalar_bytes(value)?);
         }
         Ok(())
     }

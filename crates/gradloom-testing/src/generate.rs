@@ -66,7 +66,7 @@ impl Generator {
             let kind = match self.random.below(3) {
                 0 => OpKind::Input { name, ty },
                 1 => OpKind::Param { name, ty: Type { dtype: DType::F32, ..ty } },
-                _ => OpKind::State { name, init: Number::of(ty.dtype, 1.0), ty },
+                _ => OpKind::State { name, init: Number::of(ty.dtype, 1.0), ty, whole: Vec::new() },
             };
             pool.extend(self.add(kind, &[]));
         }

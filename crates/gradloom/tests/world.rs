@@ -3,7 +3,7 @@
 #[path = "common/ranks.rs"]
 mod common;
 
-use common::{check_equality, data, failures, ranks, trap};
+use common::{Kind, check_equality, data, failures, ranks, trap};
 use gradloom::communicator::Planned;
 use gradloom::prelude::*;
 use gradloom::{ErrorKind, World};
@@ -15,8 +15,8 @@ fn cpu(world: &World) -> Device {
 
 #[test]
 fn ranks_compute_what_one_computes_from_the_whole_batch() {
-    for size in [2, 4] {
-        check_equality(size, &Device::cpu_with_threads(2).unwrap(), cpu);
+    for (size, kind) in [(2, Kind::Whole), (4, Kind::Whole), (2, Kind::Sharded), (4, Kind::Sharded)] {
+        check_equality(size, &Device::cpu_with_threads(2).unwrap(), cpu, kind);
     }
 }
 
@@ -202,6 +202,44 @@ fn a_step_of_any_number_of_ranks_is_planned_with_one_sum_of_each_gradient() {
                     "next to each other: {results:?}"
                 );
             }
+        }
+    }
+}
+
+#[test]
+fn each_rank_keeps_its_shard_of_the_states() {
+    for target in [Target::cpu(1), Target::cuda(Limits::cuda(), Precision::Bf16)] {
+        for (ranks, shards) in [(2, 2), (8, 8), (1024, 1024), (3, 1)] {
+            let device = Device::null_for(target.clone()).in_world(&Planned { ranks }).unwrap();
+            let train = Trainer::new([Linear::new(512, 2048), Linear::new(2048, 8)])
+                .inputs([f32("x", [4, 512])])
+                .loss(|[first, last], [x]| last.forward(first.forward(x).tanh()).square().mean())
+                .optimizer(AdamW::new(0.01))
+                .average(0.9)
+                .clip_norm(1.0)
+                .shard_states()
+                .compile(&device)
+                .unwrap();
+            let entries = train.store().entries();
+            let elements = |name: &str| {
+                let entry = entries.iter().find(|entry| entry.name == name).unwrap();
+                assert_eq!(
+                    entry.whole.is_empty(),
+                    entry.ty.shape.rank() == 2 || name.ends_with("bias"),
+                    "{name}"
+                );
+                entry.ty.shape.elements()
+            };
+            for moment in ["m", "v"] {
+                assert_eq!(elements(&format!("optim.{moment}.0.weight")), 512 * 2048 / shards);
+                assert_eq!(elements(&format!("optim.{moment}.1.weight")), 2048 * 8 / shards);
+                // Of 8 KiB, too small for shards.
+                assert_eq!(elements(&format!("optim.{moment}.0.bias")), 2048);
+            }
+            assert_eq!(elements("optim.average.0.weight"), 512 * 2048, "running means are whole");
+            let count = |name: &str| train.plan().launches.iter().filter(|l| l.kernel.name() == name).count();
+            let expected = if shards == 1 { [0, 0] } else { [1, 1] };
+            assert_eq!(["reduce_scatter", "all_gather"].map(count), expected);
         }
     }
 }

@@ -5,7 +5,7 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::grad;
 use gradloom_core::ir::{BinaryOp, Builder, DType, Graph, Guard, Op, OpKind, Output, Type, ValueId};
 use gradloom_core::nn::{Param, Pattern};
-use gradloom_core::optim::{self, Optimizer, STATE_PREFIX, Settings, Trainable};
+use gradloom_core::optim::{self, Optimizer, Replicas, STATE_PREFIX, Settings, Trainable};
 use gradloom_core::passes;
 use gradloom_core::plan::Plan;
 use gradloom_core::trace::{ParamTable, Traced};
@@ -35,6 +35,8 @@ pub struct Options {
     pub ranks: usize,
     /// True if gradients may be summed over the ranks in the 16-bit type of the precision.
     pub rounds_sums: bool,
+    /// True if each rank keeps and updates only its part of the optimizer's states.
+    pub shards_states: bool,
     /// Memory budget of the whole step, in bytes.
     pub memory_budget: Option<u64>,
     /// True if the loss is multiplied by an adaptive scale before differentiation, and the gradients are
@@ -54,6 +56,7 @@ impl Default for Options {
             micro_batches: 1,
             ranks: 1,
             rounds_sums: false,
+            shards_states: false,
             memory_budget: None,
             scales_loss: false,
         }
@@ -109,8 +112,10 @@ pub fn training(
             (graph, trainables) = optim::accumulate(&graph, &trainables, options.micro_batches)?;
         }
         if options.ranks != 1 {
-            let rounded = options.rounds_sums;
-            optim::average_over_ranks(&mut graph, &mut trainables, options.ranks, rounded);
+            let sharded =
+                |parameter: &Trainable| options.shards_states && optimizer.is_elementwise(&parameter.name);
+            let replicas = Replicas { ranks: options.ranks, rounded: options.rounds_sums, sharded: &sharded };
+            optim::average_over_ranks(&mut graph, &mut trainables, replicas);
         }
         show_gradients(&mut graph, &trainables, &options.shown_gradients)?;
         verified_in_debug(&graph, "grad").map(|()| (graph, trainables, unused))
@@ -158,7 +163,7 @@ fn show_gradients(graph: &mut Graph, trainables: &[Trainable], shown: &[Pattern]
     shown.iter().try_for_each(|pattern| pattern.expect_any(names.clone()))?;
     for trainable in trainables.iter().filter(|t| shown.iter().any(|pattern| pattern.matches(&t.name))) {
         let name = format!("gradient.{}", trainable.name);
-        let mut value = trainable.gradient;
+        let mut value = trainable.whole_gradient(&mut Builder::new(graph, None));
         let is_scale = |op: &Op| matches!(&op.kind, OpKind::State { name, .. } if name == optim::LOSS_SCALE);
         let scale = graph.entry_ops().find(|(_, op)| is_scale(op)).map(|(_, op)| op.results[0]);
         if let Some(scale) = scale {
@@ -280,6 +285,7 @@ fn differentiate_with(
             value,
             gradient: gradient.expect("coverage was checked"),
             decay,
+            shard: None,
         })
         .collect();
     Ok((graph, trainables, unused))

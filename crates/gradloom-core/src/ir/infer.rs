@@ -78,9 +78,13 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
     let one = |ty: Type| Ok(vec![ty]);
     match kind {
         OpKind::Input { ty, .. } | OpKind::Param { ty, .. } => one(ty.clone()),
-        OpKind::State { ty, init, .. } => {
+        OpKind::State { ty, init, whole, .. } => {
             if !init.fits(ty.dtype) {
                 return fail(format!("the initial value {init} does not fit a state of dtype {}", ty.dtype));
+            }
+            let (all, own) = (Type::new(ty.dtype, whole.clone()).shape.elements(), ty.shape.elements());
+            if !whole.is_empty() && (ty.shape.rank() != 1 || own == 0 || !all.is_multiple_of(own)) {
+                return fail(format!("{ty} is not one of equal, flat parts of {whole:?}"));
             }
             one(ty.clone())
         }

@@ -46,8 +46,10 @@ pub enum OpKind {
     Input { name: String, ty: Type },
     /// A trainable or frozen parameter in the store.
     Param { name: String, ty: Type },
-    /// A value that persists in the store between runs. All elements are initially `init`.
-    State { name: String, ty: Type, init: Number },
+    /// A value that persists in the store between runs. All elements are initially `init`. If `whole` is not
+    /// empty, this is one rank's part of the elements of a tensor with these extents, which are divided
+    /// evenly among the ranks, in order.
+    State { name: String, ty: Type, init: Number, whole: Vec<usize> },
     /// A scalar of the per-step block, such as the learning rate, the seed or the attempted step. Its dtype
     /// is f32, i32 or u32.
     Scalar { name: String, dtype: DType },
@@ -318,7 +320,10 @@ impl OpKind {
             | OpKind::Checkpoint { .. }
             | OpKind::Barrier
             | OpKind::Custom(_) => Ok(()),
-            OpKind::State { init, .. } => a.number("init", init),
+            OpKind::State { init, whole, .. } => {
+                a.number("init", init)?;
+                a.list_unless_empty("whole", whole)
+            }
             OpKind::Iota { axis, .. } | OpKind::ArgReduce { axis, .. } | OpKind::Concat { axis } => {
                 a.integer("axis", axis)
             }

@@ -75,4 +75,8 @@ impl Optimizer for Adagrad {
         let direction = s.builder.div(gradient, divisor);
         s.descend(parameter.value, direction)
     }
+
+    fn is_elementwise(&self, _: &str) -> bool {
+        true
+    }
 }

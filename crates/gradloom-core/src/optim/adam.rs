@@ -100,6 +100,10 @@ impl<const DECOUPLED: bool> Optimizer for AdamOf<DECOUPLED> {
         };
         step(s, parameter, gradient, from)
     }
+
+    fn is_elementwise(&self, _: &str) -> bool {
+        true
+    }
 }
 
 /// Returns the parameter's next value, given a gradient and the value from which the step starts.

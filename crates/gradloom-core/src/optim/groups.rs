@@ -111,4 +111,9 @@ impl Optimizer for Groups {
             None => self.rest.update(s, parameter),
         }
     }
+
+    fn is_elementwise(&self, parameter: &str) -> bool {
+        let group = self.groups.iter().find(|group| group.pattern.matches(parameter));
+        group.map_or(&self.rest, |group| &group.optimizer).is_elementwise(parameter)
+    }
 }

@@ -73,4 +73,8 @@ impl Optimizer for Lion {
         s.assign(momentum, next);
         s.descend(from, direction)
     }
+
+    fn is_elementwise(&self, _: &str) -> bool {
+        true
+    }
 }

@@ -35,7 +35,7 @@ pub(super) fn of(graph: &Graph) -> Option<ValueId> {
 
 fn state(b: &mut Builder<'_>, name: &str, init: f64) -> ValueId {
     let (name, ty) = (format!("{STATE_PREFIX}{name}"), Type::scalar(DType::F32));
-    b.op(OpKind::State { name, ty, init: Number::Float(init) }, &[])
+    b.op(OpKind::State { name, ty, init: Number::Float(init), whole: Vec::new() }, &[])
 }
 
 /// Adds the update of the scale, and makes the model's existing updates and all later updates take effect

@@ -83,7 +83,7 @@ pub use lion::Lion;
 pub use loss_scale::{LOSS_SCALE, loss_scale};
 pub use muon::Muon;
 pub use plateau::Plateau;
-pub use replicas::average_over_ranks;
+pub use replicas::{Replicas, average_over_ranks};
 pub use rmsprop::RmsProp;
 pub use schedule::Schedule;
 pub use settings::{AVERAGE_PREFIX, Settings};
@@ -92,7 +92,10 @@ pub use sgd::Sgd;
 use crate::collections::SortedMap;
 use crate::decimal::Decimal;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ir::{BinaryOp, Builder, DType, Graph, Guard, Number, OpKind, Output, Type, Update, ValueId};
+use crate::ir::{
+    BinaryOp, Builder, CollectiveOp, DType, Graph, Guard, Number, OpKind, Output, Shape, Type, Update,
+    ValueId,
+};
 use std::fmt;
 
 /// Prefix of the names of all optimizer states. A reset of the optimizer restores their initial values.
@@ -101,6 +104,9 @@ pub const STATE_PREFIX: &str = "optim.";
 pub const APPLIED_STEP: &str = "optim.applied_step";
 /// Name of the output with the global norm of all gradients, before clipping.
 pub const GRADIENT_NORM: &str = "gradient_norm";
+
+/// Name of the i32 scalar with the number of the rank that runs the step.
+pub const RANK: &str = "world.rank";
 
 /// The optimizer's hyperparameters by name (`lr`, `beta1`, ..), which may change at every step.
 pub type Hyperparameters = SortedMap<String, f64>;
@@ -112,10 +118,52 @@ pub struct Trainable {
     pub name: String,
     /// Leaf of the parameter in the graph.
     pub value: ValueId,
-    /// Gradient of the loss, with the type of the parameter.
+    /// Gradient of the loss, with the type of the parameter; if the parameter is sharded, that of this rank's
+    /// shard.
     pub gradient: ValueId,
     /// Value that was set by [`crate::nn::Param::set_decay`], if any.
     pub decay: Option<bool>,
+    /// Division of the parameter into shards, of which each rank updates its own; `None` if all ranks update
+    /// the whole parameter.
+    pub shard: Option<Shard>,
+}
+
+/// Division of a parameter among ranks. Shard r is the vector of the r-th of as many equal parts of the
+/// parameter's elements, in order, as there are ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// Number of ranks.
+    pub ranks: usize,
+    /// Shape of the whole parameter.
+    pub whole: Shape,
+    /// This rank's shard of the parameter.
+    pub value: ValueId,
+}
+
+impl Shard {
+    /// Appends the parameters of which this rank has the given shards.
+    fn gathered(b: &mut Builder<'_>, shards: &[(&Shard, ValueId)]) -> Vec<ValueId> {
+        let Some(&(Shard { ranks, .. }, _)) = shards.first() else { return Vec::new() };
+        let kind = OpKind::Collective { op: CollectiveOp::AllGather, ranks: *ranks, rounded: false };
+        let operands: Vec<ValueId> = shards.iter().map(|(_, value)| *value).collect();
+        let all = b.all(kind, &operands);
+        shards.iter().zip(all).map(|((shard, _), all)| b.reshape(all, shard.whole.clone())).collect()
+    }
+}
+
+impl Trainable {
+    /// Returns the gradient of the whole parameter.
+    pub fn whole_gradient(&self, b: &mut Builder<'_>) -> ValueId {
+        match &self.shard {
+            None => self.gradient,
+            Some(shard) => Shard::gathered(b, &[(shard, self.gradient)])[0],
+        }
+    }
+
+    /// Returns the shape of the whole parameter.
+    fn shape<'g>(&'g self, graph: &'g Graph) -> &'g Shape {
+        self.shard.as_ref().map_or(&graph.ty(self.value).shape, |shard| &shard.whole)
+    }
 }
 
 /// A rule that computes new parameters from gradients.
@@ -150,6 +198,12 @@ pub trait Optimizer: Send + Sync + 'static {
     /// Adds the ops that compute a parameter's next value, and the updates of the parameter's optimizer
     /// states. Returns the next value.
     fn update(&self, step: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId;
+
+    /// Returns `true` if the update of each element of the parameter with this name depends only on that
+    /// element, its gradient, and states of its shape. Several ranks can then update a shard each.
+    fn is_elementwise(&self, _parameter: &str) -> bool {
+        false
+    }
 }
 
 /// Formats the schedule and the hyperparameters. The trait does not require `Debug`, because the formatting
@@ -218,16 +272,17 @@ impl StepBuilder<'_, '_> {
     /// Adds a state `optim.{kind}.{parameter}` that has the parameter's type and starts at 0. Returns its
     /// current value.
     pub fn state(&mut self, kind: &str, parameter: &Trainable) -> ValueId {
-        let name = format!("{STATE_PREFIX}{kind}.{}", parameter.name);
         let ty = self.builder.ty(parameter.value);
-        self.builder.op(OpKind::State { name, ty, init: Number::Float(0.0) }, &[])
+        self.state_of(kind, parameter, ty, 0.0)
     }
 
     /// Adds a state `optim.{kind}.{parameter}` with the given type and initial value. Returns its current
     /// value.
     pub fn state_of(&mut self, kind: &str, parameter: &Trainable, ty: Type, init: f64) -> ValueId {
         let name = format!("{STATE_PREFIX}{kind}.{}", parameter.name);
-        self.builder.op(OpKind::State { name, ty, init: Number::Float(init) }, &[])
+        let shard = parameter.shard.as_ref().filter(|_| ty.shape == self.builder.shape(parameter.value));
+        let whole = shard.map_or_else(Vec::new, |shard| shard.whole.to_vec());
+        self.builder.op(OpKind::State { name, ty, init: Number::Float(init), whole }, &[])
     }
 
     /// Appends `from + (to - from) · rate`, where `rate` names a hyperparameter.
@@ -350,7 +405,7 @@ impl DecayRule {
     /// Returns `true` if weight decay applies to a parameter.
     pub fn applies(self, graph: &Graph, parameter: &Trainable) -> bool {
         parameter.decay.unwrap_or(match self {
-            DecayRule::Matrices => graph.ty(parameter.value).shape.rank() >= 2,
+            DecayRule::Matrices => parameter.shape(graph).rank() >= 2,
             DecayRule::Everything => true,
         })
     }
@@ -378,7 +433,12 @@ pub fn attach(
     optimizer.check(parameters)?;
     let mut builder = Builder::new(&mut graph, None);
     let counter = builder.op(
-        OpKind::State { name: APPLIED_STEP.into(), ty: Type::scalar(DType::I32), init: Number::Int(0) },
+        OpKind::State {
+            name: APPLIED_STEP.into(),
+            ty: Type::scalar(DType::I32),
+            init: Number::Int(0),
+            whole: Vec::new(),
+        },
         &[],
     );
     let one = builder.splat(&Type::scalar(DType::I32), 1.0);
@@ -399,21 +459,25 @@ pub fn attach(
         Some(scale) => loss_scale::adapt(&mut state, scale, norm)?,
         None => norm,
     };
+    let mut shards: Vec<(&Trainable, &Shard, ValueId)> = Vec::new();
     for (parameter, gradient) in parameters.iter().zip(gradients) {
         // Update a 16-bit parameter in f32, and round it once.
-        let (leaf, dtype) = (parameter.value, state.builder.ty(parameter.value).dtype);
-        let value = state.builder.cast(leaf, dtype.computed());
-        let parameter = Trainable { gradient, value, ..parameter.clone() };
-        let updated = optimizer.update(&mut state, &parameter);
+        let own = parameter.shard.as_ref().map_or(parameter.value, |shard| shard.value);
+        let value = state.builder.cast(own, state.builder.ty(own).dtype.computed());
+        let own = Trainable { gradient, value, ..parameter.clone() };
+        let updated = optimizer.update(&mut state, &own);
         let updated = state.unless_overflown(updated, value);
-        let rounded = state.builder.cast(updated, dtype);
-        state.builder.graph.updates.push(Update {
-            target: leaf,
-            region: None,
-            value: rounded,
-            must_alias: false,
-        });
-        settings.average(&mut state, &parameter, updated);
+        match &parameter.shard {
+            None => settings.replace(&mut state, parameter, updated),
+            Some(shard) => shards.push((parameter, shard, updated)),
+        }
+    }
+    for bucket in replicas::buckets(state.builder.graph, &shards, |(.., updated)| *updated) {
+        let updated: Vec<_> = bucket.iter().map(|(_, shard, updated)| (*shard, *updated)).collect();
+        let wholes = Shard::gathered(state.builder, &updated);
+        for ((parameter, ..), whole) in bucket.into_iter().zip(wholes) {
+            settings.replace(&mut state, parameter, whole);
+        }
     }
     state.assign(counter, next);
     graph.outputs.push(Output { name: GRADIENT_NORM.into(), value: norm });

@@ -112,4 +112,8 @@ impl Optimizer for RmsProp {
         }
         s.descend(parameter.value, direction)
     }
+
+    fn is_elementwise(&self, _: &str) -> bool {
+        true
+    }
 }

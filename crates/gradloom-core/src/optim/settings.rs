@@ -3,7 +3,7 @@
 use super::clip::{clip_by_global_norm, clip_by_value, global_norm};
 use super::{Hyperparameters, StepBuilder, Trainable, check, check_positive, loss_scale, set_number};
 use crate::error::Result;
-use crate::ir::{BinaryOp, CompareOp, DType, ValueId};
+use crate::ir::{BinaryOp, Builder, CompareOp, DType, Update, ValueId};
 use crate::nn::Pattern;
 
 /// Settings that apply in addition to the optimizer. Gradients are changed in the order of the fields.
@@ -57,7 +57,11 @@ impl Settings {
         parameters: &[Trainable],
     ) -> (Vec<ValueId>, ValueId) {
         let mut gradients: Vec<ValueId> = parameters.iter().map(|p| p.gradient).collect();
-        let mut norm = global_norm(s.builder, &gradients);
+        let ranks = |number: usize| parameters[number].shard.as_ref().map(|shard| shard.ranks);
+        let norm_of_all = |b: &mut Builder<'_>, gradients: &[ValueId]| {
+            global_norm(b, gradients.iter().enumerate().map(|(number, gradient)| (*gradient, ranks(number))))
+        };
+        let mut norm = norm_of_all(s.builder, &gradients);
         if let Some(scale) = loss_scale::of(s.builder.graph) {
             // Divide by the scale here, in the optimizer's kernel, and not where the gradients are computed:
             // an op after a product prevents the product from being summed with others.
@@ -66,9 +70,9 @@ impl Settings {
             norm = s.builder.mul(norm, by);
             gradients.iter_mut().for_each(|gradient| *gradient = s.with_scalar(BinaryOp::Mul, *gradient, by));
         }
-        for (gradient, parameter) in gradients.iter_mut().zip(parameters) {
+        for (number, (gradient, parameter)) in gradients.iter_mut().zip(parameters).enumerate() {
             if self.normalize.iter().any(|pattern| pattern.matches(&parameter.name)) {
-                let own = global_norm(s.builder, &[*gradient]);
+                let own = global_norm(s.builder, [(*gradient, ranks(number))]);
                 let own = s.builder.add_number(own, 1e-8);
                 *gradient = s.with_scalar(BinaryOp::Div, *gradient, own);
             }
@@ -79,16 +83,24 @@ impl Settings {
         }
         if self.clip_norm.is_some() {
             let as_they_came = self.normalize.is_empty() && self.clip_value.is_none();
-            let now = if as_they_came { norm } else { global_norm(s.builder, &gradients) };
+            let now = if as_they_came { norm } else { norm_of_all(s.builder, &gradients) };
             let max_norm = s.scalar("max_norm");
             gradients = clip_by_global_norm(s.builder, &gradients, now, max_norm);
         }
         (gradients, norm)
     }
 
+    /// Records the next value of a parameter, given in f32, and its running mean, if any.
+    pub(super) fn replace(&self, s: &mut StepBuilder<'_, '_>, parameter: &Trainable, updated: ValueId) {
+        let leaf = parameter.value;
+        let value = s.builder.cast(updated, s.builder.ty(leaf).dtype);
+        s.builder.graph.updates.push(Update { target: leaf, region: None, value, must_alias: false });
+        self.average(s, parameter, updated);
+    }
+
     /// Adds the running mean of a parameter: its value after the first step, then
     /// `mean + (p - mean)·(1 - decay)`, like PyTorch's `AveragedModel` with `get_ema_avg_fn`.
-    pub(super) fn average(&self, s: &mut StepBuilder<'_, '_>, parameter: &Trainable, updated: ValueId) {
+    fn average(&self, s: &mut StepBuilder<'_, '_>, parameter: &Trainable, updated: ValueId) {
         if self.average.is_none() {
             return;
         }
@@ -98,7 +110,8 @@ impl Settings {
             let first = s.builder.cast(is_first, DType::F32);
             s.builder.binary(BinaryOp::Max, gain, first)
         });
-        let mean = s.state(AVERAGE, parameter);
+        let ty = s.builder.ty(updated);
+        let mean = s.state_of(AVERAGE, &Trainable { shard: None, ..parameter.clone() }, ty, 0.0);
         let difference = s.builder.sub(updated, mean);
         let change = s.with_scalar(BinaryOp::Mul, difference, gain);
         let next = s.builder.add(mean, change);

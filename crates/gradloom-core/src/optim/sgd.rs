@@ -99,4 +99,8 @@ impl Optimizer for Sgd {
         }
         s.descend(parameter.value, gradient)
     }
+
+    fn is_elementwise(&self, _: &str) -> bool {
+        true
+    }
 }

@@ -16,6 +16,9 @@ pub struct StoreEntry {
     /// Initial value of all elements of a state. `None` for parameters, which are filled by their
     /// initializers.
     pub init: Option<Number>,
+    /// Extents of the tensor of which the entry is this rank's part; empty if it is whole (see
+    /// [`OpKind::State`]).
+    pub whole: Vec<usize>,
     /// Offset in bytes from the start of the store.
     pub offset: u64,
 }
@@ -39,13 +42,13 @@ impl StoreLayout {
         let mut added = Vec::new();
         let mut bytes = self.bytes;
         for (_, op) in graph.entry_ops() {
-            let (name, ty, init) = match &op.kind {
-                OpKind::Param { name, ty } => (name, ty, None),
-                OpKind::State { name, ty, init } => (name, ty, Some(*init)),
+            let (name, ty, init, whole) = match &op.kind {
+                OpKind::Param { name, ty } => (name, ty, None, &[][..]),
+                OpKind::State { name, ty, init, whole } => (name, ty, Some(*init), &whole[..]),
                 _ => continue,
             };
             if let Some(entry) = self.get(name) {
-                if entry.ty != *ty || entry.init != init {
+                if entry.ty != *ty || entry.init != init || entry.whole != whole {
                     return Err(format!(
                         "the store holds `{name}` as {}{}, the program wants {ty}{}",
                         entry.ty,
@@ -55,7 +58,13 @@ impl StoreLayout {
                 }
                 continue;
             }
-            added.push(StoreEntry { name: name.clone(), ty: ty.clone(), init, offset: bytes });
+            added.push(StoreEntry {
+                name: name.clone(),
+                ty: ty.clone(),
+                init,
+                whole: whole.to_vec(),
+                offset: bytes,
+            });
             bytes = ty
                 .bytes()
                 .checked_next_multiple_of(ALIGNMENT)

@@ -63,7 +63,7 @@ impl Scope {
             );
             Number::of(ty.dtype, 0.0)
         });
-        let value = self.add_leaf(OpKind::State { name, ty, init });
+        let value = self.add_leaf(OpKind::State { name, ty, init, whole: Vec::new() });
         self.used_states.insert(state.id(), value);
         value
     }

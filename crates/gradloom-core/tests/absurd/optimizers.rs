@@ -238,7 +238,7 @@ fn micro_batches_of_any_number() {
     let x = builder.op(OpKind::Input { name: "x".into(), ty: ty.clone() }, &[]);
     let p = builder.op(OpKind::Param { name: "p".into(), ty }, &[]);
     let gradient = builder.mul(x, p);
-    let parameters = [Trainable { name: "p".into(), value: p, gradient, decay: None }];
+    let parameters = [Trainable { name: "p".into(), value: p, gradient, decay: None, shard: None }];
     each!([n: usize] {
         let made = r.run(&|| format!("accumulate({n})"), || accumulate(&graph, &parameters, *n));
         let fits = (1..=3).contains(n);

@@ -67,7 +67,7 @@ fn training_step(traced: &Traced) -> Graph {
     for ((name, value, _), gradient) in traced.params.iter().zip(gradients) {
         let gradient = gradient.unwrap();
         graph.outputs.push(Output { name: format!("d {name}"), value: gradient });
-        parameters.push(Trainable { name: name.clone(), value: *value, gradient, decay: None });
+        parameters.push(Trainable { name: name.clone(), value: *value, gradient, decay: None, shard: None });
     }
     attach(graph, &parameters, &AdamW::new(1e-3), &Settings { clip_norm: Some(1.0), ..Settings::default() })
         .unwrap()

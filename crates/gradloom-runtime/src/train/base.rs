@@ -152,7 +152,7 @@ impl Base {
         });
         let states = self.params.states().map(|used| {
             let (name, ty) = (used.name.clone(), used.state.ty().clone());
-            Some(OpKind::State { name, ty, init: used.state.init()? })
+            Some(OpKind::State { name, ty, init: used.state.init()?, whole: Vec::new() })
         });
         let is_missing =
             |leaf: &OpKind| Graph::leaf_name(leaf).is_some_and(|name| layout.get(name).is_none());

@@ -653,7 +653,8 @@ impl<M: Module, const N: usize> Train<M, N> {
                 let OpKind::Param { name, ty } = &traced.graph.ops[id].kind else { continue };
                 let name = format!("{prefix}{name}");
                 if entries.iter().any(|entry| entry.name == name) {
-                    let kind = OpKind::State { name, ty: ty.clone(), init: Number::Float(0.0) };
+                    let kind =
+                        OpKind::State { name, ty: ty.clone(), init: Number::Float(0.0), whole: Vec::new() };
                     traced.graph.ops[id].kind = kind;
                 }
             }

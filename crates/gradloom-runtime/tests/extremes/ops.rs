@@ -171,7 +171,7 @@ fn leaf_cases(v: usize, w: usize) -> Vec<Case> {
         let ty = f32(&shape);
         let init = Number::Float(0.5);
         cases.push((OpKind::Param { name: "w".into(), ty: ty.clone() }, vec![]));
-        cases.push((OpKind::State { name: "s".into(), ty: ty.clone(), init }, vec![]));
+        cases.push((OpKind::State { name: "s".into(), ty: ty.clone(), init, whole: Vec::new() }, vec![]));
         cases.push((OpKind::Constant { ty: ty.clone(), data: Literal::Splat(init) }, vec![]));
         for axis in [0, shape.len() - 1, v] {
             cases.push((OpKind::Iota { ty: ty.clone(), axis }, vec![]));

@@ -148,7 +148,7 @@ pub fn samples(graph: &mut Graph) -> Vec<OpKind> {
     let mut kinds = vec![
         OpKind::Input { name: "x".into(), ty: ty.clone() },
         OpKind::Param { name: "w".into(), ty: ty.clone() },
-        OpKind::State { name: "m".into(), ty: ty.clone(), init: zero },
+        OpKind::State { name: "m".into(), ty: ty.clone(), init: zero, whole: Vec::new() },
         OpKind::Scalar { name: "lr".into(), dtype: DType::F32 },
         OpKind::Constant { ty: ty.clone(), data: Literal::Splat(zero) },
         OpKind::Iota { ty, axis: 0 },

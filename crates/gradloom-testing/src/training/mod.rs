@@ -84,7 +84,12 @@ impl Maker {
             self.parameter(&ty.shape);
             // Often draw a state of the same type, as the states of optimizers are.
             let ty = if self.random.below(2) == 0 { ty } else { self.random_type() };
-            let state = self.leaf(OpKind::State { name: format!("s{i}"), ty, init: Number::Float(0.5) });
+            let state = self.leaf(OpKind::State {
+                name: format!("s{i}"),
+                ty,
+                init: Number::Float(0.5),
+                whole: Vec::new(),
+            });
             self.stored.extend(state);
         }
     }
@@ -161,7 +166,7 @@ impl Maker {
             .map(|&(value, gradient)| {
                 let kind = self.graph.defining_op(value).map(|op| &op.kind);
                 let name = kind.and_then(Graph::leaf_name).unwrap_or_default().to_string();
-                Trainable { name, value, gradient, decay: None }
+                Trainable { name, value, gradient, decay: None, shard: None }
             })
             .collect();
         let mut chance = |value: f64| (self.random.below(2) == 0).then_some(value);

@@ -1,6 +1,7 @@
 //! A model that ranks train, each a thread with a device of its own, connected over TCP.
 #![allow(dead_code, unreachable_pub)] // Each test uses only a part.
 
+use gradloom::communicator::Communicator as _;
 use gradloom::prelude::*;
 use gradloom::{Error, ErrorKind, Membership, Train, World};
 use std::net::TcpListener;
@@ -24,8 +25,26 @@ pub fn ranks<T: Send>(size: usize, f: impl Fn(World) -> T + Sync) -> Vec<T> {
 pub const ROWS: usize = 8;
 const STEPS: usize = 5;
 
-pub fn compiled(device: &Device, rows: usize) -> Train<[Linear; 2], 2> {
-    Trainer::new([Linear::new(5, 16), Linear::new(16, 3)])
+/// Kind of training.
+#[derive(Clone, Copy)]
+pub enum Kind {
+    /// Each rank has all states of the optimizer.
+    Whole,
+    /// Each rank has a shard of the first weight's states; the other parameters are too small.
+    Sharded,
+}
+
+pub fn compiled(device: &Device, rows: usize, kind: Kind) -> Train<[Linear; 2], 2> {
+    let hidden = match kind {
+        Kind::Whole => 16,
+        Kind::Sharded => 4096,
+    };
+    let trainer = Trainer::new([Linear::new(5, hidden), Linear::new(hidden, 3)]);
+    let trainer = match kind {
+        Kind::Whole => trainer,
+        Kind::Sharded => trainer.shard_states(),
+    };
+    trainer
         .seed(7)
         .inputs([f32("x", [rows, 5]), i32("y", [rows])])
         .loss(|[first, last], [x, y]| last.forward(first.forward(x).relu()).cross_entropy(y))
@@ -51,8 +70,8 @@ pub fn data(step: usize, first: usize, rows: usize) -> (Vec<f32>, Vec<i32>) {
 pub const NAMES: [&str; 4] = ["0.weight", "0.bias", "1.weight", "1.bias"];
 
 /// Returns the loss of each step, the gradients of the first, and the parameters after the last.
-pub fn run(device: &Device, first: usize, rows: usize) -> [Vec<Vec<f32>>; 3] {
-    let mut train = compiled(device, rows);
+pub fn run(device: &Device, first: usize, rows: usize, kind: Kind) -> [Vec<Vec<f32>>; 3] {
+    let mut train = compiled(device, rows, kind);
     let (mut losses, mut gradients) = (Vec::new(), Vec::new());
     for step in 0..STEPS {
         let (x, y) = data(step, first, rows);
@@ -67,7 +86,7 @@ pub fn run(device: &Device, first: usize, rows: usize) -> [Vec<Vec<f32>>; 3] {
 
 pub fn assert_close(a: &[Vec<f32>], b: &[Vec<f32>], bound: f32) {
     for (a, b) in a.iter().flatten().zip(b.iter().flatten()) {
-        assert!((a - b).abs() <= bound, "{a} {b}");
+        assert!((a - b).abs() <= bound * a.abs().max(1.0), "{a} {b}");
     }
 }
 
@@ -75,18 +94,19 @@ pub fn assert_close(a: &[Vec<f32>], b: &[Vec<f32>], bound: f32) {
 pub type Open = fn(&World) -> Device;
 
 /// Checks that ranks compute the losses, gradients and parameters of one rank with the whole batch.
-pub fn check_equality(size: usize, alone: &Device, open: Open) {
-    let alone = run(alone, 0, ROWS);
+pub fn check_equality(size: usize, alone: &Device, open: Open, kind: Kind) {
+    let alone = run(alone, 0, ROWS, kind);
     let of_ranks = ranks(size, |world| {
         let device = open(&world).in_world(&world).unwrap();
         let rows = ROWS / size;
-        run(&device, device.rank() * rows, rows)
+        run(&device, device.rank() * rows, rows, kind)
     });
     assert!(of_ranks.iter().all(|one| *one == of_ranks[0]), "all ranks have the same bits");
     let [losses, gradients, parameters] = &of_ranks[0];
     assert_close(losses, &alone[0], 1e-6);
     assert_close(gradients, &alone[1], 1e-6);
-    assert_close(parameters, &alone[2], 2e-6);
+    // AdamW divides a gradient by its size, so rounding of a small gradient changes a step by up to its length.
+    assert_close(parameters, &alone[2], 1e-5);
 }
 
 /// Returns the error on each rank of a step in which `fail` fails rank 1. No rank may change its parameters.
@@ -97,9 +117,11 @@ pub fn failures(
 ) -> Vec<Error> {
     ranks(size, |world| {
         let device = open(&world).in_world(&world).unwrap();
-        let mut train = compiled(&device, 4);
+        let mut train = compiled(&device, 4, Kind::Whole);
         let (x, y) = data(0, 0, 4);
         train.step((&x, &y)).unwrap().loss().unwrap();
+        // Let no rank fail before all have completed this step. A rank may see the failure while it waits.
+        let _ = world.all_reduce(&mut []);
         let before = NAMES.map(|name| train.store().read_f32(name).unwrap());
         let own = if world.rank() == 1 { fail(&world, &mut train) } else { None };
         let error = own.unwrap_or_else(|| train.step((&x, &y)).and_then(|step| step.loss()).unwrap_err());

@@ -4,7 +4,7 @@
 mod common;
 
 use super::skipped;
-use common::{check_equality, failures, trap};
+use common::{Kind, check_equality, failures, trap};
 use gradloom::prelude::*;
 use gradloom::{CudaOptions, ErrorKind, World, cuda_devices};
 
@@ -24,7 +24,9 @@ fn has_one() -> bool {
 #[test]
 fn two_gpus_compute_what_one_computes_from_the_whole_batch() {
     if !skipped() && !has_one() {
-        check_equality(2, &Device::cuda().unwrap(), gpu);
+        for kind in [Kind::Whole, Kind::Sharded] {
+            check_equality(2, &Device::cuda().unwrap(), gpu, kind);
+        }
     }
 }
 

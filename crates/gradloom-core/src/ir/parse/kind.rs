@@ -15,7 +15,7 @@ impl Parser<'_> {
             "param" => OpKind::Param { name: self.leaf_name()?, ty: head.ty()? },
             "state" => {
                 let (name, ty) = (self.leaf_name()?, head.ty()?);
-                OpKind::State { name, init: Number::of(ty.dtype, 0.0), ty }
+                OpKind::State { name, init: Number::of(ty.dtype, 0.0), ty, whole: Vec::new() }
             }
             "scalar" => OpKind::Scalar { name: self.leaf_name()?, dtype: head.ty()?.dtype },
             "constant" => {
