@@ -8,7 +8,7 @@ use std::fmt;
 
 /// Connection of one rank to all others.
 ///
-/// The ranks must call the collective methods (all but `rank`, `size` and `check`) in the same order, with
+/// The ranks must call the collective methods (all but `rank`, `size`, `session`, `fail` and `check`) in the same order, with
 /// parts of the same lengths. A collective method waits for the other ranks. Once one has failed, all later
 /// ones fail with the same error.
 pub trait Communicator: fmt::Debug + Send + Sync {
@@ -16,6 +16,8 @@ pub trait Communicator: fmt::Debug + Send + Sync {
     fn rank(&self) -> usize;
     /// Returns the number of processes.
     fn size(&self) -> usize;
+    /// Returns a random number that all ranks of this world have, and no other world.
+    fn session(&self) -> u64;
     /// Replaces each element of `parts` by its sum over all ranks. The order of the additions depends only on
     /// the lengths and the number of ranks.
     ///
@@ -71,6 +73,10 @@ impl Communicator for Planned {
 
     fn size(&self) -> usize {
         self.ranks
+    }
+
+    fn session(&self) -> u64 {
+        0
     }
 
     fn all_reduce(&self, _: &mut [&mut [f32]]) -> Result<()> {

@@ -49,6 +49,8 @@ struct Shared {
 #[derive(Debug, Default)]
 pub(crate) struct Content {
     layout: StoreLayout,
+    /// Number of the rank whose shards the store holds.
+    rank: usize,
     segments: Vec<Segment>,
     lost: bool,
     version: u64,
@@ -66,11 +68,13 @@ pub(crate) type Initial<'a> = &'a dyn Fn(&str, &Type, &mut [f32]) -> Result<()>;
 impl Store {
     /// Creates an empty store for a device.
     pub(crate) fn of(device: &Device) -> Self {
-        Self::new(device.backend().is_resident(), device.backend().buffer_bytes().unwrap_or(u64::MAX))
+        let segment = device.backend().buffer_bytes().unwrap_or(u64::MAX);
+        Self::new(device.backend().is_resident(), segment, device.rank())
     }
 
-    fn new(resident: bool, segment: u64) -> Self {
-        let (content, turn, growth) = (RwLock::default(), Mutex::default(), Mutex::default());
+    fn new(resident: bool, segment: u64, rank: usize) -> Self {
+        let content = RwLock::new(Content { rank, ..Content::default() });
+        let (turn, growth) = (Mutex::default(), Mutex::default());
         Self { shared: Arc::new(Shared { content, turn, growth, resident, segment }) }
     }
 
@@ -158,7 +162,8 @@ impl Store {
         self.read_lock().version
     }
 
-    /// Returns the elements of an entry, little-endian and row-major.
+    /// Returns the elements of an entry, little-endian and row-major. Of a sharded state, these are the
+    /// elements of this rank's shard.
     ///
     /// # Errors
     /// Returns an error if there is no entry with this name, if the store keeps no bytes (null device), or if
@@ -221,7 +226,8 @@ impl Store {
             .take_f32(entry.ty.dtype, &quoted(entry))
     }
 
-    /// Replaces the named entries. If one is invalid, none is replaced.
+    /// Replaces the named entries. If one is invalid, none is replaced. A sharded state is given as a whole, of
+    /// which the store takes this rank's shard.
     ///
     /// # Errors
     /// Returns an error if a name is unknown or occurs twice, if a type or a number of bytes is wrong, or on
@@ -404,12 +410,12 @@ impl Content {
             if !seen.insert(*name) {
                 return Err(Error::new(ErrorKind::Store, format!("`{name}` is given twice")));
             }
-            if entry.ty != **ty {
-                return Err(Error::new(ErrorKind::Store, format!("`{name}` is {}, not {ty}", entry.ty)));
+            let whole = entry.whole_type();
+            if whole != **ty {
+                return Err(Error::new(ErrorKind::Store, format!("`{name}` is {whole}, not {ty}")));
             }
-            if entry.ty.bytes() != bytes.len() as u64 {
-                let message =
-                    format!("`{name}` ({ty}) takes {} bytes, got {}", entry.ty.bytes(), bytes.len());
+            if whole.bytes() != bytes.len() as u64 {
+                let message = format!("`{name}` ({ty}) takes {} bytes, got {}", whole.bytes(), bytes.len());
                 return Err(Error::new(ErrorKind::Store, message));
             }
         }
@@ -419,7 +425,10 @@ impl Content {
     fn write(&mut self, entries: &[(&str, &Type, &[u8])]) -> Result<()> {
         for (name, _, bytes) in entries {
             let entry = self.entry(name)?;
-            self.segment(entry)?.write(entry, bytes)?;
+            let own = counted(entry.ty.bytes());
+            let shards = bytes.chunks(own.max(1)).collect::<Vec<_>>();
+            let shard = shards.get(if entry.whole.is_empty() { 0 } else { self.rank });
+            self.segment(entry)?.write(entry, shard.copied().unwrap_or_default())?;
         }
         self.version += 1;
         Ok(())

@@ -27,6 +27,8 @@ pub struct World(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     local_rank: usize,
+    /// Random number of the world; 0 in a world of one rank.
+    session: u64,
     state: Arc<State>,
     /// None in a world of one rank.
     links: Option<Links>,
@@ -47,7 +49,7 @@ impl World {
 
     fn single(local_rank: usize) -> Self {
         let state = Arc::new(State::new(0, vec![net::host_name()]));
-        Self(Arc::new(Inner { local_rank, state, links: None }))
+        Self(Arc::new(Inner { local_rank, session: 0, state, links: None }))
     }
 
     /// Joins the world of the environment ([`Membership::from_env`]), or that of this process alone if no
@@ -88,7 +90,8 @@ impl World {
             }
         };
         let links = Some(Links { control, ring });
-        Ok(Self(Arc::new(Inner { local_rank: membership.local_rank, state, links })))
+        let (local_rank, session) = (membership.local_rank, party.start.session);
+        Ok(Self(Arc::new(Inner { local_rank, session, state, links })))
     }
 
     /// Returns the number of this process, from 0.
@@ -176,6 +179,10 @@ impl Communicator for World {
 
     fn size(&self) -> usize {
         World::size(self)
+    }
+
+    fn session(&self) -> u64 {
+        self.0.session
     }
 
     fn all_reduce(&self, parts: &mut [&mut [f32]]) -> Result<()> {

@@ -3,11 +3,14 @@
 #[path = "common/ranks.rs"]
 mod common;
 
-use common::{Kind, check_equality, data, failures, ranks, trap};
+use common::{Kind, ROWS, check_equality, compiled, data, failures, ranks, trap};
 use gradloom::communicator::Planned;
 use gradloom::prelude::*;
+use gradloom::runtime::files::{Entries, Weights};
 use gradloom::{ErrorKind, World};
 use gradloom_codegen::pipeline::{Limits, Target};
+use std::ops::Range;
+use std::path::Path;
 
 fn cpu(world: &World) -> Device {
     Device::cpu_with_threads(1 + world.rank() % 2).unwrap()
@@ -242,4 +245,101 @@ fn each_rank_keeps_its_shard_of_the_states() {
             assert_eq!(["reduce_scatter", "all_gather"].map(count), expected);
         }
     }
+}
+
+/// Steps of a model with sharded states on `size` ranks, from the checkpoint `from` to the checkpoint `to`.
+/// Returns the loss of the last step.
+fn trained(size: usize, from: Option<&Path>, to: &Path, steps: Range<usize>) -> f32 {
+    let losses = ranks(size, |world| {
+        let device = cpu(&world).in_world(&world).unwrap();
+        let rows = ROWS / size;
+        let mut train = compiled(&device, rows, Kind::Sharded);
+        if let Some(path) = from {
+            assert_eq!(train.load_checkpoint(path).unwrap().attempted_steps, steps.start as u64);
+        }
+        let mut loss = f32::NAN;
+        for step in steps.clone() {
+            let (x, y) = data(step, world.rank() * rows, rows);
+            loss = train.step((&x, &y)).unwrap().loss().unwrap();
+        }
+        if size > 1 || world.is_first() {
+            train.save_checkpoint(to, &[("note".to_string(), "ours".to_string())].into()).unwrap();
+        }
+        loss
+    });
+    losses[0]
+}
+
+#[test]
+fn a_checkpoint_of_shards_is_restored_by_any_number_of_ranks() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    trained(4, None, &path("four"), 0..3);
+    let same = trained(4, Some(&path("four")), &path("again"), 3..5);
+    assert_eq!(same, trained(4, None, &path("through"), 0..5), "the same number of ranks has the same bits");
+    for size in [1, 2, 8] {
+        let name = format!("of {size}");
+        let loss = trained(size, Some(&path("four")), &path(&name), 3..5);
+        assert!((loss - same).abs() < 1e-5 * same.max(1.0), "{size} ranks: {loss}, not {same}");
+        // Everything is in the files, as a whole.
+        let (found, expected) = (Weights::open(path(&name)).unwrap(), Weights::open(path("again")).unwrap());
+        let shapes = |file: &Weights| file.iter().map(|(name, t)| format!("{name} {t}")).collect::<Vec<_>>();
+        assert_eq!(shapes(&found), shapes(&expected));
+        assert_eq!(found.entries()["note"], "ours");
+    }
+    // The files of the shards of an earlier checkpoint are removed, and no others.
+    let files = || std::fs::read_dir(folder.path()).unwrap().count();
+    let before = files();
+    trained(4, Some(&path("four")), &path("four"), 3..4);
+    assert_eq!(files(), before);
+}
+
+#[test]
+fn a_checkpoint_without_its_shards_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("checkpoint");
+    trained(2, None, &path, 0..1);
+    let shard = |rank: usize| {
+        let end = format!(".{rank}-of-2");
+        let files = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path());
+        files.filter(|file| file.to_string_lossy().ends_with(&end)).collect::<Vec<_>>().remove(0)
+    };
+    let shards = [0, 1].map(shard);
+    let bytes = std::fs::read(&shards[1]).unwrap();
+    let refusal = || Weights::open(&path).unwrap_err();
+    std::fs::copy(&shards[0], &shards[1]).unwrap();
+    assert!(refusal().message().contains("does not have shard 1 of"), "{}", refusal());
+    std::fs::write(&shards[1], &bytes[..bytes.len() - 8]).unwrap();
+    assert!(refusal().message().contains("truncated"), "{}", refusal());
+    std::fs::remove_file(&shards[1]).unwrap();
+    assert!(refusal().message().contains("1-of-2: cannot be read"), "{}", refusal());
+    assert!(refusal().to_string().contains("a checkpoint of 2 ranks"), "{}", refusal());
+    std::fs::write(&shards[1], bytes).unwrap();
+    Weights::open(&path).unwrap();
+}
+
+/// A rank that cannot write ends the world, and the checkpoint stays as it was.
+#[test]
+fn a_rank_that_cannot_write_its_shards_ends_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("checkpoint");
+    trained(2, None, &path, 0..1);
+    let before = std::fs::read(&path).unwrap();
+    let errors = ranks(2, |world| {
+        let device = cpu(&world).in_world(&world).unwrap();
+        let mut train = compiled(&device, 4, Kind::Sharded);
+        train.load_checkpoint(&path).unwrap();
+        let (x, y) = data(1, world.rank() * 4, 4);
+        train.step((&x, &y)).unwrap().loss().unwrap();
+        let to = if world.rank() == 1 { folder.path().join("no folder/checkpoint") } else { path.clone() };
+        train.save_checkpoint(to, &Entries::new()).unwrap_err()
+    });
+    assert_eq!(errors[1].kind(), ErrorKind::File);
+    assert!(
+        errors[0].message().contains("rank 1") && errors[0].message().contains("no folder"),
+        "{}",
+        errors[0]
+    );
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    Weights::open(&path).unwrap();
 }

@@ -23,6 +23,16 @@ pub struct StoreEntry {
     pub offset: u64,
 }
 
+impl StoreEntry {
+    /// Returns the type of the tensor of which the entry is a shard, or the entry's own.
+    pub fn whole_type(&self) -> Type {
+        match self.whole.is_empty() {
+            true => self.ty.clone(),
+            false => Type::new(self.ty.dtype, self.whole.clone()),
+        }
+    }
+}
+
 /// All entries of a store. Entries are only added, so offsets remain valid.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoreLayout {

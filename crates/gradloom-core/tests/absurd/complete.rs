@@ -118,6 +118,7 @@ fn every_public_function_is_called() {
         "clip_by_global_norm",
         "loss_scale",
         "average_over_ranks",
+        "whole_gradient",
         "numbers",
         "is_empty",
     ];

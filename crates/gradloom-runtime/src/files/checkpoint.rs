@@ -1,11 +1,13 @@
 //! Saves and restores all state of a training run in one file.
 
-use super::{Entries, TensorBytes, Weights, write};
+use super::{Entries, ShardWriter, TensorBytes, Weights, write};
 use crate::Train;
 use crate::train::Rates;
 use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::Type;
 use gradloom_core::nn::Module;
 use gradloom_core::optim::{Hyperparameters, Plateau, Schedule};
+use gradloom_core::plan::StoreEntry;
 use std::path::Path;
 
 // The npm package uses the same names in the header of its checkpoints: see `web/src/state.ts`.
@@ -57,6 +59,12 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// notes, such as the position in the data. A run restored from the file computes the same bits. Waits
     /// for the device.
     ///
+    /// In a world, rank 0 writes the file, which has the states of all. But if the trainer
+    /// [shards](crate::Trainer::shard_states) the optimizer's states, all ranks must call this
+    /// after the same step, with one path in a folder that they share. Each rank then writes its shards to a
+    /// file beside the checkpoint, `PATH.STEP-WORLD.RANK-of-RANKS`. One process, or any number of ranks, can
+    /// restore it.
+    ///
     /// If several trainers share one session, one of them writes the file, with the [notes](Train::notes) of
     /// the others in `entries`.
     ///
@@ -72,11 +80,32 @@ impl<M: Module, const N: usize> Train<M, N> {
             }
         }
         let content = self.store().read_all()?;
+        if content.iter().any(|(entry, _)| !entry.whole.is_empty()) {
+            return self.save_shards(path.as_ref(), &content, &all);
+        }
+        if self.session().device().rank() > 0 {
+            return Ok(());
+        }
         let tensors: Vec<_> = content
             .iter()
             .map(|(entry, bytes)| TensorBytes { name: &entry.name, ty: &entry.ty, bytes })
             .collect();
         write(path.as_ref(), &tensors, &all)
+    }
+
+    /// Writes a checkpoint together with the other ranks.
+    fn save_shards(&self, path: &Path, content: &[(StoreEntry, Vec<u8>)], notes: &Entries) -> Result<()> {
+        let communicator = self.session().device().backend().communicator();
+        let communicator = communicator.expect("only a trainer of a world has shards");
+        let writer = ShardWriter {
+            rank: communicator.rank(),
+            ranks: communicator.size(),
+            world: communicator.session(),
+            step: self.attempted_steps(),
+            check: &|| communicator.check(),
+        };
+        // Ranks that wait for a file of this one must not wait for ever.
+        writer.write(path, content, notes).inspect_err(|error| communicator.fail(error))
     }
 
     /// Returns the notes about this trainer in a checkpoint: counters, hyperparameters, schedules, a plateau,
@@ -136,7 +165,9 @@ impl<M: Module, const N: usize> Train<M, N> {
             Error::new(ErrorKind::File, message).help("give a file that `Train::save_checkpoint` wrote")
         })?;
         let entries = self.store().entries();
-        let tensors = checkpoint.exactly(entries.iter().map(|entry| (entry.name.as_str(), &entry.ty)))?;
+        let types: Vec<Type> = entries.iter().map(StoreEntry::whole_type).collect();
+        let names = entries.iter().map(|entry| entry.name.as_str());
+        let tensors = checkpoint.exactly(names.zip(&types))?;
         self.store().write_all(&tensors)?;
         self.go_on(notes.attempted_steps, notes.seed, notes.numbers, notes.rates);
         let others = checkpoint.entries().iter().filter(|(key, _)| !self.is_own(key));

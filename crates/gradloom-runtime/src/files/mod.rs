@@ -20,6 +20,7 @@ mod header;
 mod kind;
 mod load;
 mod save;
+mod shards;
 mod weights;
 
 pub use atomic::replace_file;
@@ -30,6 +31,7 @@ pub use error::Differences;
 pub use kind::{BEGINNING, FileKind};
 pub use load::{Load, LoadReport, Source};
 pub use save::{TensorBytes, swapped, write, write_for_transformers};
+pub use shards::ShardWriter;
 pub use weights::{Found, Weights};
 
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 
 use super::checksum::Checksum;
 use super::error::{self, Differences};
-use super::{Bytes, Entries, FileKind, METADATA_KEY, convert, header, safetensors_dtype};
+use super::{Bytes, Entries, FileKind, METADATA_KEY, convert, header, safetensors_dtype, shards};
 use crate::{python_json, regular_file};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Type;
@@ -49,6 +49,15 @@ struct Shard {
 struct Place {
     shard: usize,
     info: TensorInfo,
+}
+
+/// Tensor that was joined from the shards of several ranks.
+#[derive(Debug)]
+pub(super) struct Joined {
+    pub(super) name: String,
+    pub(super) shape: Vec<usize>,
+    pub(super) dtype: safetensors::Dtype,
+    pub(super) bytes: Vec<u8>,
 }
 
 /// Tensor in a file.
@@ -107,8 +116,19 @@ impl Weights {
         if path.extension().is_some_and(|extension| extension == "json") {
             return Self::open_index(&path);
         }
+        let mut weights = Self::open_file(&path)?;
+        if let Some(notes) = &mut weights.entries
+            && let Some(joined) = shards::joined(&path, &weights.name, notes)?
+        {
+            joined.into_iter().for_each(|tensor| weights.add(tensor));
+        }
+        Ok(weights)
+    }
+
+    /// Opens a safetensors file, without the shards beside it.
+    pub(super) fn open_file(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
-        let file = regular_file::open_to_read(&path).map_err(|source| error::unreadable(&name, &source))?;
+        let file = regular_file::open_to_read(path).map_err(|source| error::unreadable(&name, &source))?;
         let (bytes, metadata) = header::map(&file, &name)?;
         Self::of(name, bytes, &metadata)
     }
@@ -170,6 +190,13 @@ impl Weights {
         };
         let message = format!("{shard}: the file has no `{name}`, which {} says it has", self.name);
         Error::new(ErrorKind::File, message).help("get index and files once more")
+    }
+
+    /// Adds a tensor that was joined from shards.
+    fn add(&mut self, Joined { name, shape, dtype, bytes }: Joined) {
+        let info = TensorInfo { dtype, shape, data_offsets: (0, bytes.len()) };
+        self.tensors.insert(name, Place { shard: self.shards.len(), info });
+        self.shards.push(Shard { bytes: bytes.into(), data: 0 });
     }
 
     /// Adds the wanted tensors of a file.

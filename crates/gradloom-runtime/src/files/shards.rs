@@ -1,0 +1,193 @@
+//! Checkpoints of a world whose ranks keep shards of the optimizer's states.
+//!
+//! In: the store of each rank. Out: the checkpoint, with all whole entries, and beside it one file for each
+//! rank with its shards, `NAME.STEP-WORLD.RANK-of-RANKS`. [`Weights::open`] joins them, so that any number of
+//! ranks can restore the checkpoint. Invariant: the checkpoint is replaced when all files of its shards are on
+//! the disk, and those of the previous one are removed afterwards, so that a crash loses neither.
+
+use super::weights::Joined;
+use super::{Entries, TensorBytes, Weights, error, write};
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::plan::StoreEntry;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Key of the note that describes a checkpoint's shards or, in one of their files, which shards these are.
+const SHARDS: &str = "gradloom.shards";
+/// Maximum number of files of shards.
+const MOST_RANKS: u64 = 1 << 16;
+/// Time for which rank 0 waits for the files of the other ranks.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// Time between two looks for them.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The part of a rank in writing a checkpoint.
+#[derive(Clone, Copy)]
+pub struct ShardWriter<'a> {
+    /// Number of this rank.
+    pub rank: usize,
+    /// Number of ranks.
+    pub ranks: usize,
+    /// Number that all ranks of this world know, and no other world.
+    pub world: u64,
+    /// Step after which the checkpoint is written.
+    pub step: u64,
+    /// Check that the other ranks are alive, which rank 0 calls while it waits for their files.
+    pub check: &'a dyn Fn() -> Result<()>,
+}
+
+impl fmt::Debug for ShardWriter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShardWriter").field("rank", &self.rank).finish_non_exhaustive()
+    }
+}
+
+impl ShardWriter<'_> {
+    /// Writes a checkpoint together with the other ranks, all of which must call this: the shards among
+    /// `entries` to a file of this rank, and on rank 0, when the files of all ranks are on the disk, everything
+    /// else to `path`.
+    ///
+    /// # Errors
+    /// Returns an error if a file cannot be written, or another rank's does not come. The old checkpoint is
+    /// then unchanged.
+    pub fn write(&self, path: &Path, entries: &[(StoreEntry, Vec<u8>)], notes: &Entries) -> Result<()> {
+        let (shards, wholes): (Vec<_>, Vec<_>) =
+            entries.iter().partition(|(entry, _)| !entry.whole.is_empty());
+        let set = Set { tag: format!("{}-{:016x}", self.step, self.world), ranks: self.ranks };
+        let note = json!({ "tag": set.tag, "ranks": self.ranks, "rank": self.rank }).to_string();
+        let own = set.file(path, self.rank);
+        write(&own, &tensors(&shards), &[(SHARDS.to_string(), note)].into())?;
+        if self.rank > 0 {
+            return Ok(());
+        }
+        let began = Instant::now();
+        for rank in 1..self.ranks {
+            let file = set.file(path, rank);
+            while !file.exists() {
+                (self.check)()?;
+                if began.elapsed() > PATIENCE {
+                    let message = format!("{}: rank {rank} has not written its shards", file.display());
+                    return Err(Error::new(ErrorKind::File, message)
+                        .help("all hosts must write to the same folder, on a file system that they share"));
+                }
+                std::thread::sleep(PAUSE);
+            }
+        }
+        let whole: BTreeMap<&str, &[usize]> =
+            shards.iter().map(|(entry, _)| (entry.name.as_str(), &entry.whole[..])).collect();
+        let note = json!({ "tag": set.tag, "ranks": self.ranks, "whole": whole }).to_string();
+        let mut notes = notes.clone();
+        notes.insert(SHARDS.to_string(), note);
+        write(path, &tensors(&wholes), &notes)?;
+        set.remove_others(path);
+        Ok(())
+    }
+}
+
+fn tensors<'a>(entries: &[&'a (StoreEntry, Vec<u8>)]) -> Vec<TensorBytes<'a>> {
+    entries.iter().map(|(entry, bytes)| TensorBytes { name: &entry.name, ty: &entry.ty, bytes }).collect()
+}
+
+/// The files of the shards of one checkpoint.
+#[derive(Debug, PartialEq)]
+struct Set {
+    tag: String,
+    ranks: usize,
+}
+
+impl Set {
+    fn file(&self, checkpoint: &Path, rank: usize) -> PathBuf {
+        let name = checkpoint.file_name().unwrap_or_default().to_string_lossy();
+        checkpoint.with_file_name(format!("{name}.{}.{rank}-of-{}", self.tag, self.ranks))
+    }
+
+    /// Returns the set of a file's name; `None` for a file that is not of shards.
+    fn of(name: &str, checkpoint: &str) -> Option<Self> {
+        let rest = name.strip_prefix(checkpoint)?.strip_prefix('.')?;
+        let rest = rest.strip_suffix(".partial").unwrap_or(rest);
+        let (tag, place) = rest.split_once('.')?;
+        let (rank, ranks) = place.split_once("-of-")?;
+        let (step, world) = tag.split_once('-')?;
+        let is_tag =
+            step.parse::<u64>().is_ok() && world.len() == 16 && u64::from_str_radix(world, 16).is_ok();
+        rank.parse::<usize>().ok().filter(|_| is_tag)?;
+        Some(Self { tag: tag.to_string(), ranks: ranks.parse().ok()? })
+    }
+
+    /// Removes the files of other sets of this checkpoint. Errors are ignored, because the checkpoint is
+    /// complete, and the next one tries again.
+    fn remove_others(&self, checkpoint: &Path) {
+        let name = checkpoint.file_name().unwrap_or_default().to_string_lossy();
+        let folder = checkpoint.parent().filter(|folder| !folder.as_os_str().is_empty());
+        for file in std::fs::read_dir(folder.unwrap_or(Path::new("."))).into_iter().flatten().flatten() {
+            if Self::of(&file.file_name().to_string_lossy(), &name).is_some_and(|set| set != *self) {
+                let _ = std::fs::remove_file(file.path());
+            }
+        }
+    }
+}
+
+/// Returns the tensors of which the files beside an opened checkpoint have shards, and removes the note about
+/// them; `None` if it has none.
+///
+/// # Errors
+/// Returns an error if the note is invalid, or a file is missing, damaged, or of another checkpoint.
+pub(super) fn joined(path: &Path, name: &str, notes: &mut Entries) -> Result<Option<Vec<Joined>>> {
+    let Some(text) = notes.remove(SHARDS) else { return Ok(None) };
+    let invalid = || error::entry(name, SHARDS, "is not of the right form");
+    let note = crate::python_json::parse(text.as_bytes()).map_err(|_| invalid())?;
+    let ranks =
+        note["ranks"].as_u64().filter(|ranks| (1..=MOST_RANKS).contains(ranks)).ok_or_else(invalid)?;
+    let tag = note["tag"].as_str().ok_or_else(invalid)?;
+    let set = Set { tag: tag.to_string(), ranks: usize::try_from(ranks).map_err(|_| invalid())? };
+    let own = path.file_name().unwrap_or_default().to_string_lossy();
+    let first = set.file(path, 0).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    // The tag becomes a part of a file's name.
+    if Set::of(&first, &own).as_ref() != Some(&set) {
+        return Err(invalid());
+    }
+    let mut tensors: Vec<Joined> = Vec::new();
+    for (tensor, shape) in note["whole"].as_object().ok_or_else(invalid)? {
+        let extent = |extent: &Value| extent.as_u64().and_then(|extent| usize::try_from(extent).ok());
+        let shape: Option<Vec<usize>> = shape.as_array().and_then(|all| all.iter().map(extent).collect());
+        let shape = shape.ok_or_else(invalid)?;
+        tensors.push(Joined {
+            name: tensor.clone(),
+            shape,
+            dtype: safetensors::Dtype::F32,
+            bytes: Vec::new(),
+        });
+    }
+    for rank in 0..set.ranks {
+        let path = set.file(path, rank);
+        let file = Weights::open_file(&path).map_err(|error| {
+            error.help(format!(
+                "{name} is a checkpoint of {ranks} ranks: restore all files that it began with"
+            ))
+        })?;
+        let wrong = || {
+            let message = format!("{}: the file does not have shard {rank} of {name}", path.display());
+            Error::new(ErrorKind::File, message).help("restore the files of one checkpoint")
+        };
+        let expected = json!({ "tag": set.tag, "ranks": ranks, "rank": rank }).to_string();
+        if file.entries().get(SHARDS) != Some(&expected) || file.iter().count() != tensors.len() {
+            return Err(wrong());
+        }
+        for tensor in &mut tensors {
+            let shard = file.get(&tensor.name).filter(|shard| shard.shape.len() == 1).ok_or_else(wrong)?;
+            tensor.dtype = shard.dtype;
+            tensor.bytes.extend_from_slice(shard.bytes);
+        }
+    }
+    for tensor in &tensors {
+        let elements = tensor.shape.iter().try_fold(1_usize, |all, &extent| all.checked_mul(extent));
+        let bytes = elements.and_then(|elements| elements.checked_mul(tensor.dtype.bitsize() / 8));
+        if bytes != Some(tensor.bytes.len()) {
+            return Err(invalid());
+        }
+    }
+    Ok(Some(tensors))
+}
