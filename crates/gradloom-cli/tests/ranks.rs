@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 const CONFIG: &str = "layers = 1\nheads = 2\nwidth = 16\ncontext = 16\nbatch = 12\nsteps = 30\nlr = 0.01\n\
                       dropout = 0.0\neval-every = 10\nsave-every = 4\nthreads = 1\n";
+/// Flags of a run with shards of the states: parameters as small as those of the configuration have none.
+const SHARDS: &str = "--width 64 --shard-states";
 const TRAIN: &str = "train --config ranks.toml --data text.txt";
 
 fn workspace() -> Workspace {
@@ -55,6 +57,30 @@ fn any_number_of_ranks_trains_to_the_loss_of_one() {
         workspace.succeed(&format!("{TRAIN} --ranks {ranks} --out again{ranks}"));
         let file = |run: &str| workspace.read(&format!("{run}{ranks}/model.safetensors"));
         assert_eq!(file("of"), file("again"));
+    }
+    // So do ranks that keep shards of the states.
+    let count = |run: &str, is_wanted: fn(&str) -> bool| {
+        let names = fs::read_dir(workspace.path(run)).unwrap();
+        names.filter(|file| is_wanted(&file.as_ref().unwrap().file_name().to_string_lossy())).count()
+    };
+    workspace.succeed(&format!("{TRAIN} {SHARDS} --ranks 1 --out wide"));
+    let wide = losses(&workspace, "wide");
+    for ranks in [2, 4] {
+        let run = format!("shards{ranks}");
+        workspace.succeed(&format!("{TRAIN} {SHARDS} --ranks {ranks} --out {run}"));
+        let losses = losses(&workspace, &run);
+        for (a, b) in wide.iter().flatten().zip(losses.iter().flatten()) {
+            assert!((a.unwrap_or(0.0) - b.unwrap_or(0.0)).abs() < 1e-3, "{run}: {a:?} {b:?}");
+        }
+        assert_eq!(losses.len(), wide.len());
+        assert_eq!(count(&run, |name| name.contains("-of-")), ranks, "only the last shards stay");
+    }
+    // Any number of ranks goes on from a state, with shards or without.
+    for (ranks, shards, steps) in
+        [(4, "", 31), (2, "--shard-states", 33), (1, "", 34), (4, "--shard-states", 36)]
+    {
+        workspace.succeed(&format!("train --resume shards4 --ranks {ranks} {shards} --steps {steps}"));
+        assert_eq!(losses(&workspace, "shards4").len(), steps + 1);
     }
     // Another number of ranks goes on from a state.
     workspace.succeed(&format!("{TRAIN} --ranks 3 --steps 17 --out changed"));
@@ -98,8 +124,8 @@ fn rank_of(parent: u32, rank: usize) -> Option<u32> {
 }
 
 /// Starts a run of three ranks that does not end by itself, and waits until it has made a step.
-fn started(workspace: &Workspace, run: &str) -> Child {
-    let line = format!("{TRAIN} --steps 1000000 --ranks 3 --out {run}");
+fn started(workspace: &Workspace, run: &str, flags: &str) -> Child {
+    let line = format!("{TRAIN} --steps 1000000 --ranks 3 {flags} --out {run}");
     let mut command = workspace.command(&line);
     command.env("GRADLOOM_WORLD_HEARTBEAT_SECONDS", "2");
     let error = fs::File::create(workspace.path(&format!("{run}.error"))).unwrap();
@@ -111,7 +137,7 @@ fn started(workspace: &Workspace, run: &str) -> Child {
 #[test]
 fn an_interrupt_stops_all_ranks_after_the_same_step() {
     let workspace = workspace();
-    let mut child = started(&workspace, "run");
+    let mut child = started(&workspace, "run", SHARDS);
     signal("INT", child.id());
     assert!(child.wait().unwrap().success(), "{}", workspace.text("run.error"));
     assert_eq!(workspace.text("run.error").matches("finishing the step").count(), 1);
@@ -130,7 +156,7 @@ fn a_rank_that_fails_is_named_once_and_loses_nothing_that_was_saved() {
         let (run, rank) = (format!("run{number}"), random.below(3));
         // The first rank may be saving, so a minute passes before it is ended. That is too long here.
         let freezes = number % 4 == 3 && rank != 0;
-        let mut child = started(&workspace, &run);
+        let mut child = started(&workspace, &run, if number % 3 == 0 { SHARDS } else { "" });
         std::thread::sleep(Duration::from_secs_f64(random.uniform(0.0, 0.3)));
         let victim = rank_of(child.id(), rank).expect("the rank runs");
         let began = Instant::now();

@@ -113,6 +113,7 @@ fn run_command() -> ExitCode {
         Command::Train(arguments) => arguments.world,
         Command::Bench(arguments) => arguments.world,
         Command::Profile(arguments) => arguments.world,
+        Command::Inspect(arguments) => world::WorldArguments::planned(arguments.shard_states),
         _ => world::WorldArguments::default(),
     };
     match ranks.start() {

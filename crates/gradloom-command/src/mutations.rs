@@ -59,7 +59,7 @@ fn damaged_checkpoints() {
     let folder = RunFolder::create(Some(keep.path()), "tiny").unwrap();
     let store = train.store();
     let snapshot = Snapshot::of(&store, 1).unwrap();
-    snapshot.write_state(&folder, &settings).unwrap();
+    snapshot.write_state(folder.path(), &settings).unwrap();
     snapshot.write_model(&folder, &settings).unwrap();
     let contents = store.read_all().unwrap();
 

@@ -7,11 +7,13 @@
 use crate::failure::{Failure, Result};
 use gradloom::communicator::Communicator as _;
 use gradloom::nn::Module;
+use gradloom::plan::StoreEntry;
+use gradloom::runtime::files::{Entries, ShardWriter};
 use gradloom::{Error, ErrorKind, Membership, Trainer, World};
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpListener;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -26,14 +28,25 @@ pub(crate) struct WorldArguments {
     /// Sum gradients over the processes in the 16 bits of --precision, on GPUs, instead of in f32.
     #[arg(long)]
     round_sums: bool,
+    /// Keep in each process only its shard of the optimizer's states (ZeRO, stage 1), which it also saves.
+    #[arg(long)]
+    shard_states: bool,
 }
 
-/// True if gradients are summed over the processes in 16 bits.
-static ROUNDS_SUMS: AtomicBool = AtomicBool::new(false);
+/// Options of this process.
+static ARGUMENTS: OnceLock<WorldArguments> = OnceLock::new();
 
-/// Returns the trainer, set to sum gradients over the processes as the command line says.
+/// Returns the trainer, set to sum gradients and to keep states as the command line says.
 pub(crate) fn configured<M: Module, const N: usize>(trainer: Trainer<M, N>) -> Trainer<M, N> {
-    if ROUNDS_SUMS.load(Ordering::Relaxed) { trainer.round_sums() } else { trainer }
+    let WorldArguments { round_sums, shard_states, .. } = ARGUMENTS.get().copied().unwrap_or_default();
+    let trainer = if round_sums { trainer.round_sums() } else { trainer };
+    if shard_states { trainer.shard_states() } else { trainer }
+}
+
+/// Returns `true` if each rank keeps and saves shards of the optimizer's states.
+pub(crate) fn shards_states() -> bool {
+    ARGUMENTS.get().is_some_and(|arguments| arguments.shard_states)
+        && WORLD.get().is_some_and(|world| world.size() > 1)
 }
 
 /// World of this process, once it has joined one.
@@ -49,13 +62,18 @@ const GRACE: Duration = Duration::from_secs(60);
 const GRACE_WITHOUT_FIRST: Duration = Duration::from_secs(5);
 
 impl WorldArguments {
+    /// Returns the options of a process that only plans a step.
+    pub(crate) fn planned(shard_states: bool) -> Self {
+        Self { shard_states, ..Self::default() }
+    }
+
     /// Starts the processes that `--ranks` asks for, and waits for them. Returns `None` in one of these
     /// processes, and if one is enough.
     ///
     /// # Errors
     /// Returns an error if the processes cannot be started.
     pub(crate) fn start(self) -> Result<Option<ExitCode>> {
-        ROUNDS_SUMS.store(self.round_sums, Ordering::Relaxed);
+        let _ = ARGUMENTS.set(self);
         match self.ranks {
             None | Some(1) => Ok(None),
             Some(_) if std::env::var_os(STARTED).is_some() => {
@@ -145,7 +163,36 @@ pub(crate) fn tells(failure: &Failure) -> bool {
     rank.is_none_or(|rank| rank == usize::from(first_is_lost))
 }
 
-/// Agreement of the ranks on the steps to train, so that all of them stop after the same one.
+/// Sends the path of the run's folder from rank 0, which gives it, to the others. Returns the path.
+///
+/// # Errors
+/// Returns an error if a rank has failed.
+pub(crate) fn share_folder(path: Option<&Path>) -> Result<PathBuf> {
+    let path = path.map(|path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf()));
+    let mut bytes = path.map_or_else(Vec::new, |path| path.into_os_string().into_encoded_bytes());
+    WORLD.get().map_or(Ok(()), |world| world.broadcast(0, &mut bytes))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| Failure::usage("--out: with --shard-states, the path must be of valid text"))?;
+    Ok(PathBuf::from(text))
+}
+
+/// Writes the state after a step together with the other ranks, each its shards.
+///
+/// # Errors
+/// Returns an error if a file cannot be written, or a rank has failed.
+pub(crate) fn write_shards(
+    path: &Path,
+    step: u64,
+    entries: &[(StoreEntry, Vec<u8>)],
+    notes: &Entries,
+) -> Result<()> {
+    let world = joined()?;
+    let check = &|| world.check();
+    let (rank, ranks, world) = (world.rank(), world.size(), world.session());
+    Ok(ShardWriter { rank, ranks, world, step, check }.write(path, entries, notes)?)
+}
+
+/// Agreement of the ranks on the steps to train and the states to save.
 #[derive(Debug, Default)]
 pub(crate) struct Agreement {
     /// Number of steps that may be completed before the ranks agree again.
@@ -155,29 +202,42 @@ pub(crate) struct Agreement {
     steps: u64,
 }
 
+/// What the ranks do after a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Agreed {
+    /// True if they train another step.
+    pub(crate) goes_on: bool,
+    /// True if they save this step's state.
+    pub(crate) saves: bool,
+}
+
 /// Time between two agreements, which is how long the ranks take to see a request to stop.
 const PERIOD: Duration = Duration::from_millis(200);
 
 impl Agreement {
-    /// Returns `true` if the ranks go on after `step` steps, until the first one wants to stop.
+    /// Returns what the ranks do after `step` steps, until one of them wants to stop. The first rank says
+    /// whether saving `is_due`; if each saves its shards, they do so when they next agree.
     ///
     /// # Errors
     /// Returns an error if a rank has failed.
-    pub(crate) fn goes_on(&mut self, step: u64, stops: bool) -> Result<bool> {
-        let Some(world) = WORLD.get().filter(|world| world.size() > 1) else { return Ok(!stops) };
+    pub(crate) fn after(&mut self, step: u64, stops: bool, is_due: bool) -> Result<Agreed> {
+        let alone = Agreed { goes_on: !stops, saves: is_due };
+        let Some(world) = WORLD.get().filter(|world| world.size() > 1) else { return Ok(alone) };
         world.note_step(step);
         if step < self.until {
-            return Ok(true);
+            return Ok(Agreed { goes_on: true, saves: is_due && !shards_states() });
         }
         // Agree once per period: if the last steps took less time, on more of them at a time.
         let now = Instant::now();
         let passed = self.last.replace(now).map_or(PERIOD, |last| now - last);
         self.steps = if passed < PERIOD / 2 { self.steps * 2 } else { self.steps / 2 }.clamp(1, 1024);
-        let until = if stops { step } else { step + self.steps };
-        let mut bytes = until.to_le_bytes().to_vec();
-        world.broadcast(0, &mut bytes)?;
-        self.until = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
-        Ok(step < self.until)
+        // The number of steps and whether to save are those of the first rank.
+        let own = |number: f32| if world.is_first() { number } else { 0.0 };
+        let mut numbers = [own(self.steps as f32), f32::from(stops), own(f32::from(is_due))];
+        world.all_reduce(&mut [&mut numbers])?;
+        let [steps, stops, saves] = numbers.map(|number| number as u64);
+        self.until = step + if stops > 0 { 0 } else { steps };
+        Ok(Agreed { goes_on: step < self.until, saves: saves > 0 })
     }
 }
 

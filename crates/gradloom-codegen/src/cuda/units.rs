@@ -161,7 +161,8 @@ impl Part {
             && from_read == from_write
             && padding < ALIGNMENT
             && from_read.is_multiple_of(size);
-        is_next.then(|| Part { elements: (from_read / size) as usize + next.elements, ..*self })
+        let elements = usize::try_from(from_read / size).ok()?.checked_add(next.elements)?;
+        is_next.then_some(Part { elements, ..*self })
     }
 }
 

@@ -45,6 +45,9 @@ pub(crate) struct Arguments {
     /// Compile for one of N ranks that train together, each on its part of the batch.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     world: u32,
+    /// With --world, keep on each rank only its shard of the optimizer's states (ZeRO, stage 1).
+    #[arg(long)]
+    pub(crate) shard_states: bool,
     /// Evaluate a shrunk model in float64, before and after the passes, and compare the results with the
     /// CPU's.
     #[arg(long)]

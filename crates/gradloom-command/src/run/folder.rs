@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Result};
 use crate::new_folder::{NewFolder, PARTIAL, missing, remove_empty};
 use crate::output::quoted;
-use gradloom::runtime::files::replace_file;
+use gradloom::runtime::files::{ShardWriter, replace_file};
 use gradloom::runtime::regular_file::{self, Refusal};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -130,6 +130,7 @@ impl RunFolder {
         let (begun, moved) = (has(LOCK), path.join(PARTIAL).exists());
         let remains = |name: &str| {
             REMAINS.contains(&name)
+                || ShardWriter::is_file_of(name, STATE)
                 || (begun || moved) && TOKENIZER.contains(&name)
                 || moved && name == "config.json"
         };

@@ -3,12 +3,13 @@
 use super::folder::{MODEL, RunFolder, STATE};
 use crate::failure::{Failure, Result};
 use crate::train::settings::{Lora, Settings};
+use crate::world;
 use gradloom::Store;
-use gradloom::ir::DType;
+use gradloom::ir::{DType, Type};
 use gradloom::nn::add_low_rank;
 use gradloom::optim::STATE_PREFIX;
 use gradloom::plan::StoreEntry;
-use gradloom::runtime::files::{TensorBytes, Weights, write};
+use gradloom::runtime::files::{Entries, TensorBytes, Weights, write};
 use gradloom_models::any_model::AnyConfig;
 use std::path::Path;
 
@@ -48,8 +49,14 @@ impl Snapshot {
     }
 
     /// Writes parameters, moments, counters and configuration: everything that a resumed run needs.
-    pub(crate) fn write_state(&self, folder: &RunFolder, settings: &Settings) -> Result<()> {
-        self.write(&folder.file(STATE), settings, |_| true)
+    /// If this process keeps shards of the states, all ranks must call this; the first one writes what is
+    /// whole.
+    pub(crate) fn write_state(&self, folder: &Path, settings: &Settings) -> Result<()> {
+        let path = folder.join(STATE);
+        if world::shards_states() {
+            return world::write_shards(&path, self.steps, &self.entries, &self.notes(settings));
+        }
+        self.write(&path, settings, |_| true)
     }
 
     /// Writes only the parameters, with adapters merged into their weights.
@@ -89,9 +96,11 @@ impl Snapshot {
         let wanted = self.entries.iter().filter(|(entry, _)| wanted(entry));
         let tensors: Vec<TensorBytes<'_>> =
             wanted.map(|(entry, bytes)| TensorBytes { name: &entry.name, ty: &entry.ty, bytes }).collect();
-        let metadata =
-            [("step".to_string(), self.steps.to_string()), (CONFIG.to_string(), settings.to_json())].into();
-        Ok(write(path, &tensors, &metadata)?)
+        Ok(write(path, &tensors, &self.notes(settings))?)
+    }
+
+    fn notes(&self, settings: &Settings) -> Entries {
+        [("step".to_string(), self.steps.to_string()), (CONFIG.to_string(), settings.to_json())].into()
     }
 }
 
@@ -169,9 +178,9 @@ impl Saved {
     /// Writes every parameter and state of the file into the store, which must have the same entries.
     pub(crate) fn restore(&self, store: &Store) -> Result<()> {
         let entries = store.entries();
-        let tensors =
-            self.checkpoint.exactly(entries.iter().map(|entry| (entry.name.as_str(), &entry.ty)))?;
-        Ok(store.write_all(&tensors)?)
+        let types: Vec<Type> = entries.iter().map(StoreEntry::whole_type).collect();
+        let names = entries.iter().map(|entry| entry.name.as_str());
+        Ok(store.write_all(&self.checkpoint.exactly(names.zip(&types))?)?)
     }
 
     /// Writes every parameter into the store, regardless of its states and adapters.

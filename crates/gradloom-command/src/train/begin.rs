@@ -1,6 +1,7 @@
 //! Preparation of a run before its first step: settings, data, folder, compiled programs.
 
 use super::data::{Data, Source};
+use super::follow::Shards;
 use super::init::Begun;
 use super::interrupt;
 use super::options::Options;
@@ -107,7 +108,10 @@ pub(super) fn create(options: &Options, json: bool) -> Result<Run> {
     let written = tokenizer
         .save(folder.path())
         .and_then(|()| Ok(generation.save(folder.path())?))
-        .and_then(|()| beginning.write_state(&folder, settings));
+        .and_then(|()| {
+            if world::shards_states() { world::share_folder(Some(folder.path())).map(drop) } else { Ok(()) }
+        })
+        .and_then(|()| beginning.write_state(folder.path(), settings));
     if let Err(failure) = written {
         // Remove the folder, which is not a run without a state.
         folder.undo();
@@ -204,27 +208,39 @@ pub(super) struct Follower {
     pub(super) train: ModelTrain,
     /// Number of steps completed so far.
     pub(super) steps: u64,
+    /// Saved shards; `None` if the first rank saves everything.
+    pub(super) shards: Option<Shards>,
 }
 
 impl Follower {
     /// Prepares a new run, or one that is resumed, as the first rank does.
     pub(super) fn new(resumed: Option<&Path>, options: &Options) -> Result<Self> {
-        let follower = match resumed {
+        let (settings, data, train, steps, is_saved) = match resumed {
             Some(path) => {
                 let continued = Continued::read(path, &path.join(STATE), options)?;
                 let train = continued.compiled()?;
                 let Continued { saved, settings, split, .. } = continued;
-                Self { settings, data: split, train, steps: saved.steps }
+                let is_saved = settings == saved.settings;
+                (settings, split, train, saved.steps, is_saved)
             }
             None => {
                 let fresh = Fresh::read(options)?;
                 let train = fresh.compiled()?;
-                Self { settings: fresh.settings, data: fresh.split, train, steps: 0 }
+                (fresh.settings, fresh.split, train, 0, false)
             }
         };
+        let spare = world::shards_states().then(|| Snapshot::of(&train.store(), steps)).transpose()?;
         interrupt::save_first();
         world::meet()?;
-        Ok(follower)
+        let shards = spare.map(|spare| {
+            let folder = resumed.map_or_else(|| world::share_folder(None), |path| Ok(path.to_path_buf()))?;
+            if !is_saved {
+                spare.write_state(&folder, &settings)?;
+            }
+            Shards::new(folder, settings.clone(), spare)
+        });
+        let shards = shards.transpose()?;
+        Ok(Self { settings, data, train, steps, shards })
     }
 }
 
@@ -243,7 +259,7 @@ pub(super) fn resume(path: &Path, options: &Options, json: bool) -> Result<Run> 
     world::meet()?;
     if *settings != saved.settings {
         // Save the settings immediately, because a crash before the next save would lose the changes.
-        spare.write_state(&folder, settings)?;
+        spare.write_state(folder.path(), settings)?;
     }
     folder.write_text("config.json", &settings.to_json())?;
     let (metrics, warning) = Metrics::resume(&folder, saved.steps)?;

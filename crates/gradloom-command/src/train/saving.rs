@@ -40,7 +40,7 @@ impl Files {
         let write_model = || snapshot.write_model(&self.folder, &self.settings);
         let (state, model) = thread::scope(|scope| {
             let model = thread::Builder::new().spawn_scoped(scope, write_model);
-            let state = snapshot.write_state(&self.folder, &self.settings);
+            let state = snapshot.write_state(self.folder.path(), &self.settings);
             let model = model.map_or_else(
                 |_| write_model(),
                 |model| model.join().unwrap_or_else(|panic| resume_unwind(panic)),
@@ -82,10 +82,13 @@ pub(super) fn writer_by(
         let (has_state, result) = write(&files, &snapshot);
         Written { snapshot, has_state, result, took: began.elapsed() }
     };
-    Aside::start(write).map_err(|error| {
-        Failure::failed(format!("states cannot be saved, which takes a thread: {error}"))
-            .help("end other programs, or raise the limit of processes (ulimit -u) or of memory (ulimit -v)")
-    })
+    Aside::start(write).map_err(|error| no_thread(&error))
+}
+
+/// Returns the failure for a system that starts no thread to save states.
+pub(super) fn no_thread(error: &std::io::Error) -> Failure {
+    Failure::failed(format!("states cannot be saved, which takes a thread: {error}"))
+        .help("end other programs, or raise the limit of processes (ulimit -u) or of memory (ulimit -v)")
 }
 
 /// Ratio of the time between saves to the time of a save, during which steps wait or, on the CPU, share the
@@ -131,7 +134,7 @@ impl Saving {
     /// Returns `true` if the state after a step should be saved.
     pub(super) fn is_due(&self, step: u64) -> bool {
         match self.every {
-            Some(every) => step.is_multiple_of(every),
+            Some(every) => step.is_multiple_of(every) && step != self.saved,
             None => self.waiting.is_none() && !self.writer.is_busy() && self.began.elapsed() >= self.pause,
         }
     }

@@ -123,7 +123,16 @@ impl Course {
         // this would only delay recording.
         let is_beside = self.train.session().device().is_gpu();
         let mut drawn = batches.draw(self.steps, &data.training);
-        while self.steps < training.steps && agreement.goes_on(self.steps, interrupt::asked())? {
+        while self.steps < training.steps {
+            let is_due = self.saving.is_due(self.steps);
+            let agreed = agreement.after(self.steps, interrupt::asked(), is_due)?;
+            if !agreed.goes_on {
+                break;
+            }
+            // A number of steps between saves is the same on all ranks, which need not agree.
+            if if training.save_every.is_some() { is_due } else { agreed.saves } {
+                self.hold()?;
+            }
             let (ids, targets) = drawn?;
             let lr = schedule.at(self.steps);
             let began = Instant::now();
@@ -155,9 +164,6 @@ impl Course {
             }
             measured?;
             self.saving.look()?;
-            if !is_last && self.saving.is_due(self.steps) {
-                self.hold()?;
-            }
         }
         Ok(())
     }

@@ -33,7 +33,7 @@ pub struct ShardWriter<'a> {
     pub ranks: usize,
     /// Number that all ranks of this world know, and no other world.
     pub world: u64,
-    /// Step after which the checkpoint is written.
+    /// Step after which the checkpoint is written; a later checkpoint of this world has a larger one.
     pub step: u64,
     /// Check that the other ranks are alive, which rank 0 calls while it waits for their files.
     pub check: &'a dyn Fn() -> Result<()>,
@@ -46,6 +46,11 @@ impl fmt::Debug for ShardWriter<'_> {
 }
 
 impl ShardWriter<'_> {
+    /// Returns `true` if a file with this name has shards of the checkpoint with the name `checkpoint`.
+    pub fn is_file_of(name: &str, checkpoint: &str) -> bool {
+        Set::of(name, checkpoint).is_some()
+    }
+
     /// Writes a checkpoint together with the other ranks, all of which must call this: the shards among
     /// `entries` to a file of this rank, and on rank 0, when the files of all ranks are on the disk, everything
     /// else to `path`.
@@ -56,8 +61,8 @@ impl ShardWriter<'_> {
     pub fn write(&self, path: &Path, entries: &[(StoreEntry, Vec<u8>)], notes: &Entries) -> Result<()> {
         let (shards, wholes): (Vec<_>, Vec<_>) =
             entries.iter().partition(|(entry, _)| !entry.whole.is_empty());
-        let set = Set { tag: format!("{}-{:016x}", self.step, self.world), ranks: self.ranks };
-        let note = json!({ "tag": set.tag, "ranks": self.ranks, "rank": self.rank }).to_string();
+        let set = Set { step: self.step, world: self.world, ranks: self.ranks };
+        let note = set.note_of(self.rank);
         let own = set.file(path, self.rank);
         write(&own, &tensors(&shards), &[(SHARDS.to_string(), note)].into())?;
         if self.rank > 0 {
@@ -78,11 +83,11 @@ impl ShardWriter<'_> {
         }
         let whole: BTreeMap<&str, &[usize]> =
             shards.iter().map(|(entry, _)| (entry.name.as_str(), &entry.whole[..])).collect();
-        let note = json!({ "tag": set.tag, "ranks": self.ranks, "whole": whole }).to_string();
+        let note = json!({ "set": set.tag(), "ranks": self.ranks, "whole": whole }).to_string();
         let mut notes = notes.clone();
         notes.insert(SHARDS.to_string(), note);
         write(path, &tensors(&wholes), &notes)?;
-        set.remove_others(path);
+        set.remove_earlier(path);
         Ok(())
     }
 }
@@ -92,16 +97,33 @@ fn tensors<'a>(entries: &[&'a (StoreEntry, Vec<u8>)]) -> Vec<TensorBytes<'a>> {
 }
 
 /// The files of the shards of one checkpoint.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Set {
-    tag: String,
+    step: u64,
+    world: u64,
     ranks: usize,
 }
 
 impl Set {
-    fn file(&self, checkpoint: &Path, rank: usize) -> PathBuf {
+    fn tag(self) -> String {
+        format!("{}-{:016x}", self.step, self.world)
+    }
+
+    /// Returns the note in the file of a rank.
+    fn note_of(self, rank: usize) -> String {
+        json!({ "set": self.tag(), "ranks": self.ranks, "rank": rank }).to_string()
+    }
+
+    fn file(self, checkpoint: &Path, rank: usize) -> PathBuf {
         let name = checkpoint.file_name().unwrap_or_default().to_string_lossy();
-        checkpoint.with_file_name(format!("{name}.{}.{rank}-of-{}", self.tag, self.ranks))
+        checkpoint.with_file_name(format!("{name}.{}.{rank}-of-{}", self.tag(), self.ranks))
+    }
+
+    /// Parses what [`Set::tag`] returns.
+    fn parse(tag: &str, ranks: usize) -> Option<Self> {
+        let (step, world) = tag.split_once('-')?;
+        let set = Self { step: step.parse().ok()?, world: u64::from_str_radix(world, 16).ok()?, ranks };
+        (set.tag() == tag).then_some(set)
     }
 
     /// Returns the set of a file's name; `None` for a file that is not of shards.
@@ -110,20 +132,19 @@ impl Set {
         let rest = rest.strip_suffix(".partial").unwrap_or(rest);
         let (tag, place) = rest.split_once('.')?;
         let (rank, ranks) = place.split_once("-of-")?;
-        let (step, world) = tag.split_once('-')?;
-        let is_tag =
-            step.parse::<u64>().is_ok() && world.len() == 16 && u64::from_str_radix(world, 16).is_ok();
-        rank.parse::<usize>().ok().filter(|_| is_tag)?;
-        Some(Self { tag: tag.to_string(), ranks: ranks.parse().ok()? })
+        rank.parse::<usize>().ok()?;
+        Self::parse(tag, ranks.parse().ok()?)
     }
 
-    /// Removes the files of other sets of this checkpoint. Errors are ignored, because the checkpoint is
+    /// Removes the files of earlier sets of this checkpoint. Errors are ignored, because the checkpoint is
     /// complete, and the next one tries again.
-    fn remove_others(&self, checkpoint: &Path) {
+    fn remove_earlier(self, checkpoint: &Path) {
         let name = checkpoint.file_name().unwrap_or_default().to_string_lossy();
         let folder = checkpoint.parent().filter(|folder| !folder.as_os_str().is_empty());
+        // Other ranks may have written their shards of the next set already.
+        let is_earlier = |set: Self| set.world != self.world || set.step < self.step;
         for file in std::fs::read_dir(folder.unwrap_or(Path::new("."))).into_iter().flatten().flatten() {
-            if Self::of(&file.file_name().to_string_lossy(), &name).is_some_and(|set| set != *self) {
+            if Self::of(&file.file_name().to_string_lossy(), &name).is_some_and(is_earlier) {
                 let _ = std::fs::remove_file(file.path());
             }
         }
@@ -141,14 +162,8 @@ pub(super) fn joined(path: &Path, name: &str, notes: &mut Entries) -> Result<Opt
     let note = crate::python_json::parse(text.as_bytes()).map_err(|_| invalid())?;
     let ranks =
         note["ranks"].as_u64().filter(|ranks| (1..=MOST_RANKS).contains(ranks)).ok_or_else(invalid)?;
-    let tag = note["tag"].as_str().ok_or_else(invalid)?;
-    let set = Set { tag: tag.to_string(), ranks: usize::try_from(ranks).map_err(|_| invalid())? };
-    let own = path.file_name().unwrap_or_default().to_string_lossy();
-    let first = set.file(path, 0).file_name().unwrap_or_default().to_string_lossy().into_owned();
-    // The tag becomes a part of a file's name.
-    if Set::of(&first, &own).as_ref() != Some(&set) {
-        return Err(invalid());
-    }
+    let ranks = usize::try_from(ranks).map_err(|_| invalid())?;
+    let set = note["set"].as_str().and_then(|tag| Set::parse(tag, ranks)).ok_or_else(invalid)?;
     let mut tensors: Vec<Joined> = Vec::new();
     for (tensor, shape) in note["whole"].as_object().ok_or_else(invalid)? {
         let extent = |extent: &Value| extent.as_u64().and_then(|extent| usize::try_from(extent).ok());
@@ -172,8 +187,7 @@ pub(super) fn joined(path: &Path, name: &str, notes: &mut Entries) -> Result<Opt
             let message = format!("{}: the file does not have shard {rank} of {name}", path.display());
             Error::new(ErrorKind::File, message).help("restore the files of one checkpoint")
         };
-        let expected = json!({ "tag": set.tag, "ranks": ranks, "rank": rank }).to_string();
-        if file.entries().get(SHARDS) != Some(&expected) || file.iter().count() != tensors.len() {
+        if file.entries().get(SHARDS) != Some(&set.note_of(rank)) || file.iter().count() != tensors.len() {
             return Err(wrong());
         }
         for tensor in &mut tensors {

@@ -41,7 +41,7 @@ fn bytes(values: &[f32]) -> Vec<u8> {
 }
 
 fn store() -> Store {
-    let store = Store::new(true, u64::MAX);
+    let store = Store::new(true, u64::MAX, 0);
     grow(
         &store,
         "%0: f32[3] = param \"w\"\n%1: f32[2] = state \"m\" {init=0.5}\n\
@@ -64,7 +64,7 @@ fn parameters_are_initialised_and_states_filled() {
 
 #[test]
 fn states_of_every_dtype_start_as_they_say() {
-    let store = Store::new(true, u64::MAX);
+    let store = Store::new(true, u64::MAX, 0);
     grow(
         &store,
         "%0: i32[2] = state \"i\" {init=-7}\n%1: bool[3] = state \"b\" {init=true}\n\
@@ -103,7 +103,7 @@ fn growth_keeps_addresses_and_contents() {
 
 #[test]
 fn a_store_of_nothing_but_empty_entries_is_a_store() {
-    let store = Store::new(true, u64::MAX);
+    let store = Store::new(true, u64::MAX, 0);
     grow(&store, "%0: f32[0, 3] = param \"w\"").unwrap();
     assert!(store.read_f32("w").unwrap().is_empty());
     store.write_all(&[("w", &Type::new(DType::F32, [0, 3]), &[])]).unwrap();
@@ -115,7 +115,7 @@ fn a_store_of_nothing_but_empty_entries_is_a_store() {
 
 #[test]
 fn initial_values_of_every_type() {
-    let store = Store::new(true, u64::MAX);
+    let store = Store::new(true, u64::MAX, 0);
     grow(&store, "%0: i32[3] = param \"i\"\n%1: bool[3] = param \"b\"\n%2: f32[3] = param \"f\"").unwrap();
     assert_eq!(store.read("i").unwrap(), [0, 1, 2].map(i32::to_le_bytes).concat());
     assert_eq!(store.read("b").unwrap(), [0, 1, 1]);
@@ -170,7 +170,7 @@ fn a_write_changes_all_entries_or_none() {
 
 #[test]
 fn a_misspelt_name_is_put_right() {
-    let store = Store::new(true, u64::MAX);
+    let store = Store::new(true, u64::MAX, 0);
     grow(&store, "%0: f32[1] = param \"layers.0.weight\"\n%1: f32[1] = param \"layers.0.bias\"").unwrap();
     assert!(
         store.read("layers.0.wieght").unwrap_err().to_string().contains("did you mean `layers.0.weight`?")
@@ -180,7 +180,7 @@ fn a_misspelt_name_is_put_right() {
 
 #[test]
 fn states_are_reset_by_prefix_and_parameters_are_not() {
-    let store = Store::new(true, u64::MAX);
+    let store = Store::new(true, u64::MAX, 0);
     grow(
         &store,
         "%0: f32[1] = param \"optim.w\"\n%1: f32[1] = state \"optim.m\" {init=0.0}\n\
@@ -217,7 +217,7 @@ fn a_lost_store_is_sound_again_after_everything_was_written() {
 
 #[test]
 fn a_store_without_bytes_says_so() {
-    let store = Store::new(false, u64::MAX);
+    let store = Store::new(false, u64::MAX, 0);
     grow(&store, "%0: f32[1000000, 1000000] = param \"w\"\n%1: f32[1] = state \"m\" {init=0.0}").unwrap();
     assert_eq!(store.bytes(), 4_000_000_000_256);
     for error in [store.read("w").unwrap_err(), store.reset_states("").unwrap_err()] {
@@ -230,7 +230,7 @@ fn readers_never_see_half_a_write() {
     // Use smaller numbers with Miri, which is about a thousand times slower.
     const ELEMENTS: usize = if cfg!(miri) { 64 } else { 4096 };
     const TURNS: usize = if cfg!(miri) { 10 } else { 200 };
-    let store = Store::new(true, u64::MAX);
+    let store = Store::new(true, u64::MAX, 0);
     grow(&store, &format!("%0: f32[{ELEMENTS}] = param \"w\"")).unwrap();
     let ty = f32s(ELEMENTS);
     store.write(&[("w", &ty, &bytes(&[0.0; ELEMENTS]))]).unwrap();
