@@ -55,6 +55,10 @@ fn cuda() -> Result<()> {
                 let memory = bytes(gpu.memory_bytes as u64);
                 let processors = count(gpu.multiprocessors as usize, "multiprocessor");
                 print_line!("       {memory}, {processors}, compute capability {major}.{minor}")?;
+                for group in gpu.links.chunk_by(|a, b| a.1 == b.1) {
+                    let others: Vec<String> = group.iter().map(|(other, _)| other.to_string()).collect();
+                    print_line!("       {} to GPU {}", group[0].1, others.join(", "))?;
+                }
             }
             Ok(())
         }
@@ -81,6 +85,7 @@ fn cuda_as_json() -> Vec<serde_json::Value> {
             "driver": format!("{}.{}", gpu.driver.0, gpu.driver.1),
             "memory_bytes": gpu.memory_bytes,
             "multiprocessors": gpu.multiprocessors,
+            "links": gpu.links.iter().map(|(other, link)| (other.to_string(), link.to_string())).collect::<std::collections::BTreeMap<_, _>>(),
         })
     };
     all.into_iter().map(gpu).collect()

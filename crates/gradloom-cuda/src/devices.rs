@@ -32,6 +32,29 @@ pub struct CudaReport {
     pub multiprocessors: u32,
     /// CUDA version of the driver as (major, minor), such as (13, 0).
     pub driver: (i32, i32),
+    /// Connections to the other GPUs, each with the other's index.
+    pub links: Vec<(usize, GpuLink)>,
+}
+
+/// Connection between two GPUs, from the fastest kind to the slowest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GpuLink {
+    /// A GPU accesses the memory of the other with its own atomic operations: NVLink, or NVLink to a switch.
+    NvLink,
+    /// A GPU accesses the memory of the other over PCI Express.
+    Pcie,
+    /// Copies between the GPUs pass through the host's memory.
+    Host,
+}
+
+impl std::fmt::Display for GpuLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::NvLink => "NVLink",
+            Self::Pcie => "PCI Express",
+            Self::Host => "the host's memory",
+        })
+    }
 }
 
 /// Returns the NVIDIA GPUs of this machine that CUDA can use, in the driver's order; empty if there is no
@@ -57,8 +80,12 @@ fn reports(driver: &dyn Driver) -> Result<Vec<CudaReport>> {
     let report = |index: usize| {
         let Properties { name, capability, bytes, multiprocessors } =
             driver.properties(index).map_err(asked)?;
-        let driver = (version / 1000, version % 1000 / 10);
-        Ok(CudaReport { index, name, capability, memory_bytes: bytes, multiprocessors, driver })
+        let version = (version / 1000, version % 1000 / 10);
+        let others = (0..count).filter(|other| *other != index);
+        // A driver that does not know the connections is no reason to refuse the GPU.
+        let links = others.map(|other| (other, driver.link(index, other).unwrap_or(GpuLink::Host))).collect();
+        let memory_bytes = bytes;
+        Ok(CudaReport { index, name, capability, memory_bytes, multiprocessors, driver: version, links })
     };
     (0..count).map(report).collect()
 }

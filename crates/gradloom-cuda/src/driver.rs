@@ -5,6 +5,7 @@
 //! is current ([`Driver::enter`]) before any other call, and that memory is freed and modules are unloaded
 //! only when no work on the device can still use them.
 
+use super::devices::GpuLink;
 use gradloom_codegen::cuda::LibraryProduct;
 use gradloom_core::ir::{CollectiveOp, DType};
 use std::fmt;
@@ -160,6 +161,9 @@ pub(super) trait Driver: fmt::Debug + Send + Sync {
     fn version(&self) -> Fallible<i32>;
     fn device_count(&self) -> Fallible<usize>;
     fn properties(&self, device: usize) -> Fallible<Properties>;
+
+    /// Returns the connection between two devices.
+    fn link(&self, index: usize, other: usize) -> Fallible<GpuLink>;
     fn retain(&self, device: usize) -> Fallible<Context>;
     fn release(&self, device: usize);
     /// Makes the context current in the calling thread.

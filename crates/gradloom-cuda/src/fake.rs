@@ -1,6 +1,7 @@
 //! A fake CUDA driver for tests. It stores memory and records calls, runs no kernels, and fails the call that
 //! a test selects.
 
+use super::devices::GpuLink;
 use super::driver::{
     Address, Algorithm, Call, CollectiveCall, Connection, Context, Driver, Event, Failure, Fallible,
     Function, Graph, GraphExec, KernelCall, Module, Node, ProductCall, Products, Properties, Stream,
@@ -133,6 +134,10 @@ impl Driver for Fake {
         // The second device is older than Ampere, so that opening it fails.
         let capability = if device == 0 { (9, 0) } else { (7, 5) };
         Ok(Properties { name, capability, bytes: 1 << 30, multiprocessors: 4 })
+    }
+
+    fn link(&self, _: usize, _: usize) -> Fallible<GpuLink> {
+        self.state().meet("link").map(|()| GpuLink::NvLink)
     }
 
     fn retain(&self, _: usize) -> Fallible<Context> {

@@ -4,6 +4,7 @@
 //! of the driver's initialization.
 
 use super::cublas::Cublas;
+use super::devices::GpuLink;
 use super::driver::{
     Address, Connection, Context, Driver, EDGE_DATA, Event, Failure, Fallible, Function, Graph, GraphExec,
     KernelCall, Module, Node, Products, Properties, Stream,
@@ -104,6 +105,23 @@ impl Driver for Nvidia {
             capability: (major, minor),
             bytes,
             multiprocessors: u32::try_from(count).unwrap_or(1),
+        })
+    }
+
+    fn link(&self, index: usize, other: usize) -> Fallible<GpuLink> {
+        use sys::CUdevice_P2PAttribute as Attribute;
+        let (from, to) = (Self::device(index)?, Self::device(other)?);
+        let has = |attribute| -> Fallible<bool> {
+            let mut value = 0;
+            call!(cuDeviceGetP2PAttribute(&raw mut value, attribute, from, to))?;
+            Ok(value != 0)
+        };
+        Ok(if !has(Attribute::CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED)? {
+            GpuLink::Host
+        } else if has(Attribute::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED)? {
+            GpuLink::NvLink
+        } else {
+            GpuLink::Pcie
         })
     }
 

@@ -554,10 +554,16 @@ pub(crate) fn verify_graph(graph: &Graph, stage: &str) -> Result<()> {
         .map_err(|error| Error::new(ErrorKind::Verify, format!("after the stage `{stage}`: {error}")))
 }
 
-/// Checks that the collective ops of a graph are for the device's world.
+/// Checks that the collective ops and the shards of a graph are for the device's world.
 fn check_ranks(graph: &Graph, device: &Device) -> Result<()> {
     for (_, op) in graph.entry_ops() {
-        let OpKind::Collective { ranks, .. } = op.kind else { continue };
+        let ranks = match &op.kind {
+            OpKind::Collective { ranks, .. } => *ranks,
+            OpKind::State { ty, whole, .. } if !whole.is_empty() => {
+                whole.iter().product::<usize>() / ty.shape.elements()
+            }
+            _ => continue,
+        };
         if ranks != device.ranks() {
             let message = format!(
                 "`{}` is over {ranks} ranks, and the device's world has {}",

@@ -227,7 +227,7 @@ impl Store {
     }
 
     /// Replaces the named entries. If one is invalid, none is replaced. A sharded state is given as a whole, of
-    /// which the store takes this rank's shard.
+    /// which the store takes this rank's shard, or as that shard.
     ///
     /// # Errors
     /// Returns an error if a name is unknown or occurs twice, if a type or a number of bytes is wrong, or on
@@ -411,11 +411,11 @@ impl Content {
                 return Err(Error::new(ErrorKind::Store, format!("`{name}` is given twice")));
             }
             let whole = entry.whole_type();
-            if whole != **ty {
+            if whole != **ty && entry.ty != **ty {
                 return Err(Error::new(ErrorKind::Store, format!("`{name}` is {whole}, not {ty}")));
             }
-            if whole.bytes() != bytes.len() as u64 {
-                let message = format!("`{name}` ({ty}) takes {} bytes, got {}", whole.bytes(), bytes.len());
+            if ty.bytes() != bytes.len() as u64 {
+                let message = format!("`{name}` ({ty}) takes {} bytes, got {}", ty.bytes(), bytes.len());
                 return Err(Error::new(ErrorKind::Store, message));
             }
         }
@@ -423,12 +423,11 @@ impl Content {
     }
 
     fn write(&mut self, entries: &[(&str, &Type, &[u8])]) -> Result<()> {
-        for (name, _, bytes) in entries {
+        for (name, ty, bytes) in entries {
             let entry = self.entry(name)?;
             let own = counted(entry.ty.bytes());
-            let shards = bytes.chunks(own.max(1)).collect::<Vec<_>>();
-            let shard = shards.get(if entry.whole.is_empty() { 0 } else { self.rank });
-            self.segment(entry)?.write(entry, shard.copied().unwrap_or_default())?;
+            let start = if entry.ty == **ty { 0 } else { self.rank * own };
+            self.segment(entry)?.write(entry, &bytes[start..start + own])?;
         }
         self.version += 1;
         Ok(())

@@ -39,7 +39,7 @@ pub use gradloom_core::trace::{
 pub use gradloom_cpu as cpu;
 pub use gradloom_cpu::CpuDevice;
 #[cfg(feature = "cuda")]
-pub use gradloom_cuda::{CudaOptions, CudaReport, cuda_devices};
+pub use gradloom_cuda::{CudaOptions, CudaReport, GpuLink, cuda_devices};
 pub use gradloom_runtime::{
     CancelToken, Data, DebugRun, Device, DeviceTensor, Element, Feed, Figures, GradientCheck, Infer,
     Inspection, LaunchProfile, Load, Outputs, Precision, Profile, ProfileOptions, Retention, Session, Step,

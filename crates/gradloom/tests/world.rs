@@ -343,3 +343,23 @@ fn a_rank_that_cannot_write_its_shards_ends_all() {
     assert_eq!(std::fs::read(&path).unwrap(), before);
     Weights::open(&path).unwrap();
 }
+
+/// The rank whose data is at fault finds the op without the others.
+#[test]
+fn a_rank_finds_its_own_op_that_is_not_finite() {
+    for kind in [Kind::Whole, Kind::Sharded] {
+        let found = ranks(2, |world| {
+            let mut train = compiled(&cpu(&world).in_world(&world).unwrap(), 4, kind);
+            let (mut x, y) = data(0, world.rank() * 4, 4);
+            x[0] = if world.rank() == 1 { 1e38 } else { x[0] };
+            x[1] = if world.rank() == 1 { 1e38 } else { x[1] };
+            let error = train.step((&x, &y)).and_then(|step| step.loss()).unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::NotFinite { .. }), "{error}");
+            assert!(train.verify((&x, &y)).unwrap_err().message().contains("of one process"));
+            train.find_not_finite(&Device::cpu(), (&x, &y)).unwrap()
+        });
+        assert!(found[0].is_none(), "{:?}", found[0]);
+        let message = found[1].as_ref().unwrap().message();
+        assert!(message.contains("from finite numbers") && !message.contains("reduce"), "{message}");
+    }
+}

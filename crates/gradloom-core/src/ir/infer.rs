@@ -82,8 +82,10 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
             if !init.fits(ty.dtype) {
                 return fail(format!("the initial value {init} does not fit a state of dtype {}", ty.dtype));
             }
-            let (all, own) = (Type::new(ty.dtype, whole.clone()).shape.elements(), ty.shape.elements());
-            if !whole.is_empty() && (ty.shape.rank() != 1 || own == 0 || !all.is_multiple_of(own)) {
+            let all = whole.iter().try_fold(1_usize, |all, &extent| all.checked_mul(extent));
+            let own = ty.shape.elements();
+            let is_shard = ty.shape.rank() == 1 && own > 0 && all.is_some_and(|all| all.is_multiple_of(own));
+            if !whole.is_empty() && !is_shard {
                 return fail(format!("{ty} is not one of equal, flat parts of {whole:?}"));
             }
             one(ty.clone())

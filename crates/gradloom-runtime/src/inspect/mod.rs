@@ -3,6 +3,7 @@
 //! In: a program, with the graphs of its stages if they are kept. Out: an [`Inspection`]. Nothing is run.
 
 mod browser;
+mod network;
 mod page;
 mod summary;
 

@@ -1,6 +1,7 @@
 //! Summarizes a program: stages, passes, operations and memory, as text and as JSON.
 
 use super::Inspection;
+use super::network::{Network, Traffic};
 use crate::train::thousands;
 use gradloom_codegen::cuda::{Cut, Replay, Shape};
 use gradloom_core::ir::Graph;
@@ -39,6 +40,12 @@ pub(super) fn json(inspection: &Inspection<'_>) -> String {
         "step_bytes": totals.step,
         "workspace_bytes": totals.workspace,
         "planned_peak_bytes": totals.peak(),
+        "communication": Traffic::of(plan, &Network::NVLINK).map(|traffic| json!({
+            "ops": traffic.ops,
+            "bytes": traffic.bytes,
+            "predicted_ms": ms(traffic.all),
+            "predicted_exposed_ms": ms(traffic.exposed),
+        })),
         "replay": inspection.replay().map(|replay| replayed(&replay)),
     })
     .to_string()
@@ -151,6 +158,16 @@ fn memory(inspection: &Inspection<'_>, out: &mut impl Write) -> fmt::Result {
     )?;
     writeln!(out, "{}", line("workspace", totals.workspace, "scratch of the largest kernel"))?;
     writeln!(out, "{}", line("peak", totals.peak(), ""))?;
+    if let Some(Traffic { ops, bytes, all, exposed }) = Traffic::of(plan, &Network::NVLINK) {
+        let ms = |time: Duration| format!("{:.2} ms", time.as_secs_f64() * 1e3);
+        writeln!(out, "\ncommunication of a step: {ops} messages of {}", human_bytes(bytes))?;
+        writeln!(
+            out,
+            "  {:>10}  predicted for GPUs with NVLink, 8 to a host, one message after the other",
+            ms(all)
+        )?;
+        writeln!(out, "  {:>10}  of which the backward pass can hide nothing", ms(exposed))?;
+    }
     let mut largest: Vec<&Buffer> = plan.buffers.iter().filter(|b| b.region == Region::Step).collect();
     largest.sort_by_key(|b| (std::cmp::Reverse(b.bytes), b.first));
     writeln!(out, "\nlargest values of the step, and the launches between which they live")?;

@@ -312,7 +312,8 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// Finds the op that causes a non-finite loss or gradient in the next step on this data: the op that
     /// receives finite numbers and returns NaN or infinity. Returns an error with the op's location in the
     /// model, or `None` if everything is finite. Runs the step on `cpu`, op by op, on copies, with memory for
-    /// every value.
+    /// every value. On one of several ranks, the others need not call this: the result is that of this rank's
+    /// part of the batch.
     ///
     /// # Errors
     /// Returns the same errors as [`Train::debug_run`]. Also returns an error if `cpu` is not a CPU, because
@@ -346,9 +347,13 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// ```
     ///
     /// # Errors
-    /// Returns the same errors as [`Train::debug_run`].
+    /// Returns the same errors as [`Train::debug_run`]. Also returns an error on one of several ranks.
     pub fn verify<'a>(&self, data: impl Feed<'a, N>) -> Result<Verification> {
         let (stages, device) = (&self.lanes[0].stages, self.session.device());
+        if device.ranks() > 1 {
+            return Err(Error::new(ErrorKind::Device, "the three ways of `verify` are those of one process")
+                .help("compile the trainer for a device without `in_world`, and verify there"));
+        }
         self.on_copies(&data.feed(), |program, fed, scalars| verify(stages, program, device, fed, scalars))
     }
 
