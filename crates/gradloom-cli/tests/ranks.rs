@@ -145,6 +145,24 @@ fn an_interrupt_stops_all_ranks_after_the_same_step() {
     workspace.succeed(&format!("train --resume run --ranks 2 --steps {}", steps + 3));
 }
 
+/// Tests what a launcher relies on that starts failed processes again.
+#[test]
+fn the_same_command_goes_on_from_the_last_state() {
+    let workspace = workspace();
+    let mut child = started(&workspace, "run", &format!("{SHARDS} --auto-resume"));
+    wait_until("a saved state", || workspace.rows("run") > 40);
+    signal("KILL", rank_of(child.id(), 2).expect("the rank runs"));
+    assert!(!child.wait().unwrap().success());
+    let steps = workspace.rows("run") + 10;
+    let line = format!("{TRAIN} {SHARDS} --ranks 3 --out run --auto-resume --steps {steps}");
+    let finished = workspace.succeed(&line);
+    let from = finished.stdout.split(", from step ").nth(1).and_then(|rest| rest.split_whitespace().next());
+    let from: usize = from.expect("it resumes").replace(',', "").parse().unwrap();
+    assert!(from > 0 && from % 4 == 0 && losses(&workspace, "run").len() == steps + 1, "{}", finished.stdout);
+    let alone = workspace.run("train --auto-resume");
+    assert!(alone.code == Some(2) && alone.stderr.contains("there is no --out"), "{}", alone.stderr);
+}
+
 /// Tests that a rank that is killed or frozen at any moment is named, and that the run goes on from its last
 /// state.
 #[test]

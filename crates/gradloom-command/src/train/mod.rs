@@ -16,8 +16,9 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::output::leave_to_a_program;
+use crate::run::RunFolder;
 use crate::world::{self, WorldArguments};
 use options::Options;
 use std::path::PathBuf;
@@ -49,6 +50,11 @@ pub(crate) struct Arguments {
         ]
     )]
     resume: Option<PathBuf>,
+
+    /// If --out already has a run, resume it instead of reporting an error. A launcher that starts failed
+    /// processes again, such as torchrun with --max-restarts, then goes on from the last saved state.
+    #[arg(long, help_heading = "Run folder", conflicts_with = "resume")]
+    auto_resume: bool,
 
     /// When a loss or a gradient is not finite, run the step again, op by op, and name the op of the model
     /// with the first infinity or NaN. This takes memory for every value of the step.
@@ -87,10 +93,19 @@ pub(crate) fn run(arguments: Arguments) -> Result<()> {
         leave_to_a_program();
     }
     interrupt::listen()?;
+    let resume = match (arguments.auto_resume, &options.out) {
+        (false, _) => arguments.resume,
+        (true, Some(folder)) => RunFolder::has_run(folder).then(|| folder.clone()),
+        (true, None) => {
+            return Err(
+                Failure::usage("--auto-resume: there is no --out").help("name the run's folder with --out")
+            );
+        }
+    };
     if !world::joined()?.is_first() {
-        return follow::follow(arguments.resume.as_deref(), &options);
+        return follow::follow(resume.as_deref(), &options);
     }
-    let run = match &arguments.resume {
+    let run = match &resume {
         Some(folder) => begin::resume(folder, &options, arguments.json)?,
         None => begin::create(&options, arguments.json)?,
     };
