@@ -103,6 +103,8 @@ fn a_batch_that_does_not_divide_is_one_error() {
     assert_eq!(inspected.code, Some(2));
     assert!(inspected.stderr.contains("do not divide among 5 ranks"), "{}", inspected.stderr);
     workspace.succeed("inspect tiny --world 4 --target cuda");
+    let planned = workspace.succeed("inspect gpt2 --batch 32768 --world 1024 --target cuda --shard-states");
+    assert!(planned.stdout.contains("predicted for GPUs with NVLink"), "{}", planned.stdout);
     let wgsl = workspace.run("inspect tiny --world 4 --target wgsl");
     assert!(wgsl.code == Some(2) && wgsl.stderr.contains("WebGPU has no connection"), "{}", wgsl.stderr);
 }

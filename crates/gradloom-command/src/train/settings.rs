@@ -149,11 +149,11 @@ pub(crate) fn default_lr(preset: &str) -> f64 {
 }
 
 impl Settings {
-    /// Checks that the batch divides among the ranks.
+    /// Checks that the batch divides among the ranks, and that the part of one is not too large.
     pub(crate) fn check_ranks(&self, ranks: usize) -> Result<()> {
         let batch = self.training.batch;
         if batch.is_multiple_of(ranks) {
-            return Ok(());
+            return self.check_size(batch / ranks, 1 << 40);
         }
         Err(Failure::usage(format!("--batch {batch}: the texts do not divide among {ranks} ranks"))
             .help("give a multiple of the number of ranks"))
@@ -262,13 +262,18 @@ impl Settings {
         self.check_batch()
     }
 
-    /// Checks that the size of a step's largest tensor does not overflow in the arithmetic on sizes.
+    /// Checks that the sizes of a step do not overflow in the arithmetic on them.
     fn check_batch(&self) -> Result<()> {
-        let (batch, model) = (self.training.batch, &self.model);
+        self.check_size(self.training.batch, 1 << 48)
+    }
+
+    /// Checks that a step's largest tensor has at most `most` elements.
+    fn check_size(&self, batch: usize, most: usize) -> Result<()> {
+        let model = &self.model;
         let widest = model.vocabulary().max(model.mlp_width()).max(model.context());
         let elements = batch.checked_mul(model.context()).and_then(|n| n.checked_mul(widest));
         match elements {
-            Some(n) if n <= 1 << 40 => Ok(()),
+            Some(n) if n <= most => Ok(()),
             _ => Err(Failure::usage(format!(
                 "a step of {batch} texts of {} tokens is too large",
                 model.context()
