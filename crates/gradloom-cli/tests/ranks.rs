@@ -160,7 +160,11 @@ fn the_same_command_goes_on_from_the_last_state() {
     let finished = workspace.succeed(&line);
     let from = finished.stdout.split(", from step ").nth(1).and_then(|rest| rest.split_whitespace().next());
     let from: usize = from.expect("it resumes").replace(',', "").parse().unwrap();
-    assert!(from > 0 && from % 4 == 0 && losses(&workspace, "run").len() == steps + 1, "{}", finished.stdout);
+    assert!(
+        from > 0 && from.is_multiple_of(4) && losses(&workspace, "run").len() == steps + 1,
+        "{}",
+        finished.stdout
+    );
     let alone = workspace.run("train --auto-resume");
     assert!(alone.code == Some(2) && alone.stderr.contains("there is no --out"), "{}", alone.stderr);
 }

@@ -8,9 +8,9 @@ use std::fmt;
 
 /// Connection of one rank to all others.
 ///
-/// The ranks must call the collective methods (all but `rank`, `size`, `session`, `fail` and `check`) in the same order, with
-/// parts of the same lengths. A collective method waits for the other ranks. Once one has failed, all later
-/// ones fail with the same error.
+/// The ranks must call the collective methods (all but `rank`, `size`, `session`, `fail` and `check`) in the
+/// same order, with parts of the same lengths. A collective method waits for the other ranks. Once one has
+/// failed, all later ones fail with the same error.
 pub trait Communicator: fmt::Debug + Send + Sync {
     /// Returns the number of this process among those of the world, from 0.
     fn rank(&self) -> usize;

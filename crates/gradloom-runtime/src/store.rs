@@ -226,8 +226,8 @@ impl Store {
             .take_f32(entry.ty.dtype, &quoted(entry))
     }
 
-    /// Replaces the named entries. If one is invalid, none is replaced. A sharded state is given as a whole, of
-    /// which the store takes this rank's shard, or as that shard.
+    /// Replaces the named entries. If one is invalid, none is replaced. A sharded state is given as a whole,
+    /// of which the store takes this rank's shard, or as that shard.
     ///
     /// # Errors
     /// Returns an error if a name is unknown or occurs twice, if a type or a number of bytes is wrong, or on

@@ -100,8 +100,8 @@ fn first_element(plan: &Plan, Operand { access, .. }: &Operand) -> Parameter {
     Parameter::Memory(region, offset + access.start())
 }
 
-/// Returns the kernel of a collective op. Operands that are next to each other in memory, as are their results,
-/// are summed as one, because a library handles few large operands faster than many small ones.
+/// Returns the kernel of a collective op. Operands that are next to each other in memory, as are their
+/// results, are summed as one, because a library handles few large operands faster than many small ones.
 fn connected(collective: &Collective, Operands { reads, writes, .. }: &Operands, plan: &Plan) -> CudaKernel {
     let spans = |operands: &[Operand]| operands.iter().flat_map(|operand| operand.spans.clone()).collect();
     let first = |operand: &Operand| match first_element(plan, operand) {

@@ -2,8 +2,8 @@
 //!
 //! In: a graph with the gradients of one rank, divided by the number of ranks. Out: a graph with their sums
 //! over all ranks, or this rank's shards of the sums, and with the means of the loss, of other f32 outputs of
-//! rank 0, and of the model's f32 states. Invariants: all ranks hold the same parameters and states after each
-//! step, except for sharded states of the optimizer, and a step that traps on one rank commits on none.
+//! rank 0, and of the model's f32 states. Invariants: all ranks hold the same parameters and states after
+//! each step, except for sharded states of the optimizer, and a step that traps on one rank commits on none.
 //! Gradients are summed in buckets, in the order in which the backward pass computes them, so that a device
 //! can move a bucket while it computes the next one. (Shards: Rajbhandari et al., "ZeRO: Memory Optimizations
 //! Toward Training Trillion Parameter Models", 2020, stage 1.)
@@ -32,9 +32,9 @@ pub struct Replicas<'f> {
     pub sharded: &'f dyn Fn(&Trainable) -> bool,
 }
 
-/// Replaces the gradients by their sums over the ranks, or this rank's shards of the sums, and the f32 outputs
-/// of rank 0, the guards and the new values of f32 states by their means. Parts of states, such as cached
-/// keys, are not averaged.
+/// Replaces the gradients by their sums over the ranks, or this rank's shards of the sums, and the f32
+/// outputs of rank 0, the guards and the new values of f32 states by their means. Parts of states, such as
+/// cached keys, are not averaged.
 pub fn average_over_ranks(graph: &mut Graph, trainables: &mut [Trainable], replicas: Replicas<'_>) {
     let Replicas { ranks, rounded, sharded } = replicas;
     let mut b = Builder::new(graph, None);

@@ -229,8 +229,8 @@ fn groups(plan: &Plan, segment: u64) -> Vec<SharedBytes> {
     groups
 }
 
-/// Joins the groups of the results of each sum over the ranks, those of one type next to each other, unless they
-/// take more than a segment.
+/// Joins the groups of the results of each sum over the ranks, those of one type next to each other, unless
+/// they take more than a segment.
 fn join_sums(plan: &Plan, group_of: &[Option<usize>], groups: &mut Vec<SharedBytes>, segment: u64) {
     let is_sum =
         |kernel: &Kernel| matches!(kernel, Kernel::Op(OpKind::Collective { op, .. }) if op.keeps_types());

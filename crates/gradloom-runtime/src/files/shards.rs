@@ -2,8 +2,8 @@
 //!
 //! In: the store of each rank. Out: the checkpoint, with all whole entries, and beside it one file for each
 //! rank with its shards, `NAME.STEP-WORLD.RANK-of-RANKS`. [`Weights::open`] joins them, so that any number of
-//! ranks can restore the checkpoint. Invariant: the checkpoint is replaced when all files of its shards are on
-//! the disk, and those of the previous one are removed afterwards, so that a crash loses neither.
+//! ranks can restore the checkpoint. Invariant: the checkpoint is replaced when all files of its shards are
+//! on the disk, and those of the previous one are removed afterwards, so that a crash loses neither.
 
 use super::weights::Joined;
 use super::{Entries, TensorBytes, Weights, error, write};
@@ -52,8 +52,8 @@ impl ShardWriter<'_> {
     }
 
     /// Writes a checkpoint together with the other ranks, all of which must call this: the shards among
-    /// `entries` to a file of this rank, and on rank 0, when the files of all ranks are on the disk, everything
-    /// else to `path`.
+    /// `entries` to a file of this rank, and on rank 0, when the files of all ranks are on the disk,
+    /// everything else to `path`.
     ///
     /// # Errors
     /// Returns an error if a file cannot be written, or another rank's does not come. The old checkpoint is

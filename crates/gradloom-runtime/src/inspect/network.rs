@@ -1,9 +1,9 @@
 //! Predicted time of the messages between the ranks of a world.
 //!
-//! In: the collective ops of a plan, and a network. Out: the time of their messages alone. The model is that of
-//! latency and bandwidth: within a host, the ranks form a ring; between hosts, the ranks with the same number
-//! on each host form a ring or a double tree for their part of the bytes, whichever is faster, as NCCL does.
-//! (Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH", 2005;
+//! In: the collective ops of a plan, and a network. Out: the time of their messages alone. The model is that
+//! of latency and bandwidth: within a host, the ranks form a ring; between hosts, the ranks with the same
+//! number on each host form a ring or a double tree for their part of the bytes, whichever is faster, as NCCL
+//! does. (Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH", 2005;
 //! Sanders, Speck, Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009.)
 
 use gradloom_core::ir::{CollectiveOp, OpKind};
@@ -32,8 +32,8 @@ pub(super) struct Link {
 
 impl Network {
     /// Eight GPUs of a host with NVLink 4, and a network card of 400 Gbit/s for each. The first bandwidth was
-    /// fitted to messages of 57 MB and 158 MB between two H200s; the other numbers are assumed: nine tenths of
-    /// the card's bandwidth, and the latencies of NCCL's own model.
+    /// fitted to messages of 57 MB and 158 MB between two H200s; the other numbers are assumed: nine tenths
+    /// of the card's bandwidth, and the latencies of NCCL's own model.
     pub(super) const NVLINK: Self = Self {
         per_host: 8,
         within: Link { bandwidth: 265e9, latency: 4e-6 },

@@ -105,7 +105,8 @@ pub fn check_equality(size: usize, alone: &Device, open: Open, kind: Kind) {
     let [losses, gradients, parameters] = &of_ranks[0];
     assert_close(losses, &alone[0], 1e-6);
     assert_close(gradients, &alone[1], 1e-6);
-    // AdamW divides a gradient by its size, so rounding of a small gradient changes a step by up to its length.
+    // AdamW divides a gradient by its size, so rounding of a small gradient changes a step by up to its
+    // length.
     assert_close(parameters, &alone[2], 1e-5);
 }
 
