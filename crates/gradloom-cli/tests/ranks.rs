@@ -102,6 +102,8 @@ fn a_batch_that_does_not_divide_is_one_error() {
     let inspected = workspace.run("inspect tiny --world 5");
     assert_eq!(inspected.code, Some(2));
     assert!(inspected.stderr.contains("do not divide among 5 ranks"), "{}", inspected.stderr);
+    let profile = workspace.succeed("profile --config mlp-sin --ranks 2 --steps 6 --threads 1");
+    assert!(profile.stdout.contains("communication that nothing hides"), "{}", profile.stdout);
     workspace.succeed("inspect tiny --world 4 --target cuda");
     let planned = workspace.succeed("inspect gpt2 --batch 32768 --world 1024 --target cuda --shard-states");
     assert!(planned.stdout.contains("predicted for GPUs with NVLink"), "{}", planned.stdout);

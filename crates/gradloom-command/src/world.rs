@@ -202,7 +202,7 @@ pub(crate) struct Agreement {
     steps: u64,
 }
 
-/// What the ranks do after a step.
+/// Decision of the ranks after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Agreed {
     /// True if they train another step.

@@ -5,7 +5,8 @@ use super::gpu_roof::multiplies;
 use super::{ProfileOptions, report, roof, trace};
 use crate::program::Program;
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::kernel::Phase;
+use gradloom_core::ir::OpKind;
+use gradloom_core::kernel::{Kernel, Phase};
 use gradloom_core::plan::{Cost, LaunchView};
 use gradloom_device::host::Roofline;
 use gradloom_device::regular_file;
@@ -31,6 +32,8 @@ pub struct LaunchProfile {
     pub place: Option<String>,
     /// True if the launch runs in the commit.
     pub commits: bool,
+    /// True if the launch communicates with other ranks.
+    pub communicates: bool,
     /// Minimum number of operations and bytes.
     pub cost: Cost,
     /// Median time over the steps in seconds; 0 on a device that does not time launches.
@@ -72,6 +75,9 @@ pub struct Profile {
     pub seconds: f64,
     /// Median time per step outside launches, in seconds.
     pub host_seconds: f64,
+    /// Median time in seconds of a step as it is trained, whose launches are not timed and may run side by
+    /// side; `None` if the program does not communicate with other ranks.
+    pub overlapped_seconds: Option<f64>,
     /// Measurements of each launch, in the order of the plan.
     pub launches: Vec<LaunchProfile>,
     /// Last timed steps, at most five.
@@ -126,6 +132,15 @@ impl Profile {
             }
         }
         subject.program().set_profiling(false);
+        let mut overlapped = Vec::new();
+        if subject.program().plan().launches.iter().any(|launch| communicates(&launch.kernel)) {
+            // The first step is not counted, because the ranks come to it at different times.
+            for number in 0..=steps {
+                let began = Instant::now();
+                subject.step()?;
+                overlapped.extend((number > 0).then(|| began.elapsed().as_secs_f64()));
+            }
+        }
         let program = subject.program();
         let target = backend.target().in_precision(device.precision());
         let measured = |(launch, times): (LaunchView<'_>, &mut Vec<f64>)| {
@@ -136,6 +151,7 @@ impl Profile {
                 op: launch.op().kind.name(),
                 place: launch.origin().map(ToString::to_string),
                 commits: launch.phase() == Phase::Commit,
+                communicates: communicates(&launch.launch().kernel),
                 cost,
                 seconds: median(times),
                 obstacle: target.obstacle(launch.launch()),
@@ -156,10 +172,19 @@ impl Profile {
             steps,
             seconds: median(&mut whole),
             host_seconds: median(&mut host),
+            overlapped_seconds: (!overlapped.is_empty()).then(|| median(&mut overlapped)),
             launches,
             traced,
             roof,
         })
+    }
+
+    /// Returns the time in seconds of a step that communication with other ranks takes and other launches do
+    /// not hide, including waiting for the other ranks; `None` if the program does not communicate.
+    pub fn unhidden_seconds(&self) -> Option<f64> {
+        let others = self.launches.iter().filter(|launch| !launch.communicates);
+        let others: f64 = others.map(|launch| launch.seconds).sum();
+        self.overlapped_seconds.map(|overlapped| overlapped - others - self.host_seconds)
     }
 
     /// Returns the sums over all launches.
@@ -234,6 +259,10 @@ impl Profile {
         regular_file::write(path, self.to_perfetto().as_bytes())
             .map_err(|error| unwritable(&path.display().to_string(), &error))
     }
+}
+
+fn communicates(kernel: &Kernel) -> bool {
+    matches!(kernel, Kernel::Op(OpKind::Collective { .. }))
 }
 
 /// Returns the median, which is the mean of the two middle values for an even number of values; 0 if there

@@ -69,6 +69,8 @@ pub(super) fn json(profile: &Profile) -> String {
         "steps": profile.steps,
         "us_per_step": profile.seconds * 1e6,
         "host_us_per_step": profile.host_seconds * 1e6,
+        "overlapped_us_per_step": profile.overlapped_seconds.map(|seconds| seconds * 1e6),
+        "unhidden_us_per_step": profile.unhidden_seconds().map(|seconds| seconds * 1e6),
         "roofline": roof,
         "total": merged(json!({ "launches": total.launches }), figures_json(&total)),
         "kernels": kinds,
@@ -103,6 +105,15 @@ fn write(profile: &Profile, top: usize, out: &mut impl Write) -> fmt::Result {
         time(profile.host_seconds),
         thousands(profile.steps)
     )?;
+    if let (Some(overlapped), Some(unhidden)) = (profile.overlapped_seconds, profile.unhidden_seconds()) {
+        writeln!(
+            out,
+            "as it is trained, it takes {}; communication that nothing hides, and waiting for other ranks, take {} of \
+             this\n",
+            time(overlapped),
+            time(unhidden.max(0.0))
+        )?;
+    }
     let heads = heads(profile);
     writeln!(out, "{:<18} {:>8} {heads}", "kernel", "launches")?;
     for (name, sum) in profile.kernels() {
@@ -208,6 +219,7 @@ pub(super) mod tests {
             op: "add",
             place: place.map(String::from),
             commits: kernel == "copy",
+            communicates: kernel == "all_reduce",
             cost: Cost { flops, bytes_read: 3_000, bytes_written: 1_000 },
             seconds,
             bound: Some(1e-6),
@@ -221,6 +233,7 @@ pub(super) mod tests {
             steps: 7,
             seconds: 20e-6,
             host_seconds: 3e-6,
+            overlapped_seconds: None,
             launches: vec![
                 launch("map", Some("src/a.rs:1:2"), 8_000, 4e-6),
                 launch("copy", None, 0, 0.0),
@@ -228,6 +241,26 @@ pub(super) mod tests {
             ],
             traced: Vec::new(),
         }
+    }
+
+    #[test]
+    fn what_is_not_hidden_is_the_rest_of_a_step() {
+        let mut profile = profile();
+        assert!(!text(&profile, 1).contains("nothing hides"));
+        // The other kernels take 16 us, and the host 3 us.
+        profile.launches[1] = super::super::collect::LaunchProfile {
+            kernel: "all_reduce",
+            communicates: true,
+            seconds: 9e-6,
+            ..profile.launches[1].clone()
+        };
+        profile.overlapped_seconds = Some(25e-6);
+        assert!((profile.unhidden_seconds().unwrap() - 6e-6).abs() < 1e-12);
+        let text = text(&profile, 1);
+        assert!(
+            text.contains("as it is trained, it takes 25.0 us;") && text.contains("take 6.0 us of this"),
+            "{text}"
+        );
     }
 
     #[test]
