@@ -184,8 +184,16 @@ impl DeviceArguments {
                     .help("`gradloom devices` lists them")
             };
             options = options.index(number.parse().map_err(|_| wrong())?);
+            if world::local_rank() > 0 {
+                return Err(Failure::usage(format!(
+                    "--adapter {number}: each rank takes the GPU of its number"
+                ))
+                .help("leave it out; CUDA_VISIBLE_DEVICES chooses GPUs and their order"));
+            }
         } else {
-            options = options.index(world::local_rank());
+            // A launcher may show each rank its own GPU alone.
+            let count = gradloom::cuda_devices().map_or(0, |all| all.len());
+            options = options.index(if count == 1 { 0 } else { world::local_rank() });
         }
         if let Some(precision) = self.reduced() {
             options = options.precision(precision.into());

@@ -80,7 +80,7 @@ impl WorldArguments {
                 listen();
                 Ok(None)
             }
-            Some(_) if std::env::var_os("WORLD_SIZE").is_some() => {
+            Some(_) if Membership::from_env().is_ok_and(|own| own.size > 1) => {
                 Err(Failure::usage("--ranks: a launcher has started this process as one of several")
                     .help("leave --ranks out, or start the command without the launcher"))
             }

@@ -11,7 +11,9 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{CollectiveOp, DType};
 use gradloom_device::cancel::Stop;
 use gradloom_device::communicator::Communicator;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 /// An open device with the resources that its programs share. It has one stream, in which all work is
@@ -38,6 +40,8 @@ pub(super) struct Gpu {
     events: Mutex<Vec<Event>>,
 }
 
+/// Time between two looks whether another rank has failed, while GPUs are connected.
+const POLL: Duration = Duration::from_millis(20);
 /// Time from the start of a wait during which it polls the device without a pause.
 const SPIN: Duration = Duration::from_micros(200);
 /// Time from the start of a wait during which it yields to other threads between polls, once [`SPIN`] has
@@ -135,31 +139,61 @@ impl Gpu {
     ///
     /// # Errors
     /// Returns an error if NCCL is missing, a rank has failed, or the device is part of another world.
-    pub(super) fn join(&self, communicator: Arc<dyn Communicator>) -> Result<()> {
+    pub(super) fn join(self: &Arc<Self>, communicator: Arc<dyn Communicator>) -> Result<()> {
         if self.world.get().is_some() {
             return Err(Error::new(ErrorKind::Device, "the GPU is part of a world already")
                 .help("call `in_world` once, and use the device that it returns"));
         }
-        let (rank, ranks) = (communicator.rank(), communicator.size());
         // All ranks ask, so that one without NCCL fails before others wait for it. Only rank 0's id is used.
         let mut id = self.ask("find other GPUs", |driver| driver.unique_id())?;
         communicator.broadcast(0, &mut id)?;
-        let connection = self.ask("connect to other GPUs", |driver| driver.connect(&id, rank, ranks));
-        // A rank that has failed is the cause of failures of others.
-        let connection = connection.map_err(|error| communicator.check().err().unwrap_or(error))?;
+        let connection = self.connected(id, &*communicator)?;
         let _ = self.world.set(World { communicator, connection });
         self.first_sum()
     }
 
+    /// Connects to the GPUs of the other ranks.
+    fn connected(
+        self: &Arc<Self>,
+        id: Vec<u8>,
+        communicator: &dyn Communicator,
+    ) -> Result<Box<dyn Connection>> {
+        let (rank, ranks) = (communicator.rank(), communicator.size());
+        let (gpu, (done, result)) = (Arc::clone(self), channel());
+        // Connecting waits for all ranks, and cannot be interrupted. If one fails, the thread is left behind.
+        let connect = move || {
+            let connection = gpu.ask("connect to other GPUs", |driver| driver.connect(&id, rank, ranks));
+            let _ = done.send(connection);
+        };
+        let started = Builder::new().name("gradloom-connect".to_string()).spawn(connect);
+        started.map_err(|error| {
+            Error::new(ErrorKind::Device, format!("the GPU cannot connect to other GPUs: {error}"))
+                .help("end other programs, or raise the limit of processes (ulimit -u)")
+        })?;
+        loop {
+            match result.recv_timeout(POLL) {
+                // A rank that has failed is the cause of failures of others.
+                Ok(connection) => {
+                    return connection.map_err(|error| communicator.check().err().unwrap_or(error));
+                }
+                Err(RecvTimeoutError::Timeout) => communicator.check()?,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Error::new(ErrorKind::Internal, "connecting to other GPUs panicked"));
+                }
+            }
+        }
+    }
+
     /// Sums a number over all ranks. NCCL connects the devices at the first op, which should not be one that
     /// is captured in a graph.
-    fn first_sum(&self) -> Result<()> {
+    fn first_sum(self: &Arc<Self>) -> Result<()> {
         let number = self.ask("allocate a number", |driver| driver.allocate(4))?;
         let op = CollectiveOp::AllReduce;
         let (elements, dtypes) = (vec![1], vec![DType::F32]);
         let call = CollectiveCall { op, elements, dtypes, reads: vec![number], writes: vec![number] };
         let summed = self.ask("clear a number", |driver| driver.fill(number, 0, 4, self.stream));
         let summed = summed.and_then(|()| self.run(&Call::Collective(call)));
+        let summed = summed.and_then(|()| self.wait_for_all());
         // Frees the memory once the device has used it.
         self.give_back(|driver| driver.free(number));
         summed

@@ -363,3 +363,22 @@ fn a_rank_finds_its_own_op_that_is_not_finite() {
         assert!(message.contains("from finite numbers") && !message.contains("reduce"), "{message}");
     }
 }
+
+#[test]
+fn ranks_that_begin_with_other_parameters_are_refused() {
+    let errors = ranks(3, |world| {
+        let mut train = compiled(&cpu(&world).in_world(&world).unwrap(), 4, Kind::Whole);
+        let (x, y) = data(0, 0, 4);
+        if world.rank() == 1 {
+            let bias = train.store().read("0.bias").unwrap();
+            let other: Vec<u8> = bias.iter().map(|byte| byte ^ 1).collect();
+            let ty = train.store().entries().into_iter().find(|entry| entry.name == "0.bias").unwrap().ty;
+            train.store().write(&[("0.bias", &ty, &other)]).unwrap();
+        }
+        train.step((&x, &y)).and_then(|step| step.loss()).unwrap_err()
+    });
+    for error in errors {
+        assert_eq!(error.kind(), ErrorKind::World);
+        assert!(error.message().contains("rank 1 does not begin with the parameters of rank 0"), "{error}");
+    }
+}

@@ -9,6 +9,7 @@ mod check_gradients;
 mod failures;
 mod infer;
 mod merged;
+mod ranks;
 mod rates;
 mod session;
 mod step;

@@ -1,5 +1,6 @@
 //! Compiled training step.
 
+use super::ranks::check_equality;
 use super::rates::{LR, Rates};
 use super::step_program::StepProgram;
 use super::summary::Summary;
@@ -48,6 +49,8 @@ pub struct Train<M, const N: usize> {
     attempted: u64,
     /// Token that can end steps early.
     token: Token,
+    /// True once all ranks of the world are known to have begun from the same state.
+    is_equal: bool,
 }
 
 /// Function that compiles a program for other inputs than the declared ones.
@@ -92,6 +95,7 @@ impl<M: Module, const N: usize> Train<M, N> {
             rate_names,
             attempted: 0,
             token: Token::default(),
+            is_equal: false,
         }
     }
 
@@ -132,6 +136,11 @@ impl<M: Module, const N: usize> Train<M, N> {
                 .help("go on from a smaller number: `set_attempted_steps`"));
         }
         self.update_numbers()?;
+        if !self.is_equal {
+            let numbers = [self.session.seed(), self.attempted];
+            check_equality(self.session.device(), &self.session.store(), &numbers)?;
+            self.is_equal = true;
+        }
         let scalars = scalars(&self.numbers, random_key(self.step_seed(), self.attempted));
         let step = self.lanes[0].submit(self.attempted, self.token.stop(), data, scalars)?;
         self.attempted += 1;
