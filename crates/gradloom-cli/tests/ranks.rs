@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const CONFIG: &str = "layers = 1\nheads = 2\nwidth = 16\ncontext = 16\nbatch = 12\nsteps = 30\nlr = 0.01\n\
                       dropout = 0.0\neval-every = 10\nsave-every = 4\nthreads = 1\n";
 /// Flags of a run with shards of the states: parameters as small as those of the configuration have none.
-const SHARDS: &str = "--width 64 --shard-states";
+const SHARDS: &str = "--width 96 --shard-states";
 const TRAIN: &str = "train --config ranks.toml --data text.txt";
 
 fn workspace() -> Workspace {
@@ -75,12 +75,20 @@ fn any_number_of_ranks_trains_to_the_loss_of_one() {
         assert_eq!(losses.len(), wide.len());
         assert_eq!(count(&run, |name| name.contains("-of-")), ranks, "only the last shards stay");
     }
+    let shards = |run: &str| {
+        let files = fs::read_dir(workspace.path(run)).unwrap().map(|file| file.unwrap());
+        let own = files.filter(|file| file.file_name().to_string_lossy().ends_with("1-of-4"));
+        own.map(|file| file.metadata().unwrap().len()).sum::<u64>()
+    };
+    assert!(shards("shards4") > 100_000, "{} bytes", shards("shards4"));
     // Any number of ranks goes on from a state, with shards or without.
     for (ranks, shards, steps) in
         [(4, "", 31), (2, "--shard-states", 33), (1, "", 34), (4, "--shard-states", 36)]
     {
         workspace.succeed(&format!("train --resume shards4 --ranks {ranks} {shards} --steps {steps}"));
         assert_eq!(losses(&workspace, "shards4").len(), steps + 1);
+        let files = if shards.is_empty() { 0 } else { ranks };
+        assert_eq!(count("shards4", |name| name.contains("-of-")), files);
     }
     // Another number of ranks goes on from a state.
     workspace.succeed(&format!("{TRAIN} --ranks 3 --steps 17 --out changed"));
@@ -106,7 +114,7 @@ fn a_batch_that_does_not_divide_is_one_error() {
     assert!(profile.stdout.contains("communication that nothing hides"), "{}", profile.stdout);
     workspace.succeed("inspect tiny --world 4 --target cuda");
     let planned = workspace.succeed("inspect gpt2 --batch 32768 --world 1024 --target cuda --shard-states");
-    assert!(planned.stdout.contains("predicted for GPUs with NVLink"), "{}", planned.stdout);
+    assert!(planned.stdout.contains("predicted for hosts of 8 GPUs with NVLink"), "{}", planned.stdout);
     let wgsl = workspace.run("inspect tiny --world 4 --target wgsl");
     assert!(wgsl.code == Some(2) && wgsl.stderr.contains("WebGPU has no connection"), "{}", wgsl.stderr);
 }

@@ -192,8 +192,9 @@ impl DeviceArguments {
             }
         } else {
             // A launcher may show each rank its own GPU alone.
-            let count = gradloom::cuda_devices().map_or(0, |all| all.len());
-            options = options.index(if count == 1 { 0 } else { world::local_rank() });
+            let is_alone = || gradloom::cuda_devices().is_ok_and(|all| all.len() == 1);
+            let is_first = !world::is_started_by_ranks() && is_alone();
+            options = options.index(if is_first { 0 } else { world::local_rank() });
         }
         if let Some(precision) = self.reduced() {
             options = options.precision(precision.into());

@@ -1,8 +1,8 @@
 //! Several processes of one command that train one model together.
 //!
 //! In: `--ranks`, or the environment of a launcher such as torchrun. Out: this process's [`World`], or, for
-//! `--ranks`, an exit code once all processes have ended. Invariants: only rank 0 prints and writes files; a
-//! failure is printed once.
+//! `--ranks`, an exit code once all processes have ended. Invariants: only rank 0 prints, and it writes all
+//! files but the shards of others; a failure is printed once.
 
 use crate::failure::{Failure, Result};
 use gradloom::communicator::Communicator as _;
@@ -28,7 +28,8 @@ pub(crate) struct WorldArguments {
     /// Sum gradients over the processes in the 16 bits of --precision, on GPUs, instead of in f32.
     #[arg(long)]
     round_sums: bool,
-    /// Keep in each process only its shard of the optimizer's states (ZeRO, stage 1), which it also saves.
+    /// Keep in each process only its shard of the optimizer's states (ZeRO, stage 1). If states are saved,
+    /// each process writes its shard.
     #[arg(long)]
     shard_states: bool,
 }
@@ -110,6 +111,12 @@ pub(crate) fn local_rank() -> usize {
     WORLD.get().map_or(0, World::local_rank)
 }
 
+/// Returns `true` in a process that `--ranks` has started.
+#[cfg(feature = "cuda")]
+pub(crate) fn is_started_by_ranks() -> bool {
+    std::env::var_os(STARTED).is_some()
+}
+
 /// Returns the number of cores for this process: those of the host, divided among the processes that a
 /// launcher has started on it.
 pub(crate) fn cores() -> usize {
@@ -168,12 +175,27 @@ pub(crate) fn tells(failure: &Failure) -> bool {
 /// # Errors
 /// Returns an error if a rank has failed.
 pub(crate) fn share_folder(path: Option<&Path>) -> Result<PathBuf> {
-    let path = path.map(|path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf()));
+    let path = path.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()));
     let mut bytes = path.map_or_else(Vec::new, |path| path.into_os_string().into_encoded_bytes());
     WORLD.get().map_or(Ok(()), |world| world.broadcast(0, &mut bytes))?;
     let text = String::from_utf8(bytes)
         .map_err(|_| Failure::usage("--out: with --shard-states, the path must be of valid text"))?;
     Ok(PathBuf::from(text))
+}
+
+/// Returns what rank 0 says to a question that all ranks ask.
+///
+/// # Errors
+/// Returns an error if a rank has failed.
+pub(crate) fn first_says(answer: bool) -> Result<bool> {
+    let mut bytes = vec![u8::from(answer)];
+    WORLD.get().map_or(Ok(()), |world| world.broadcast(0, &mut bytes))?;
+    Ok(bytes == [1])
+}
+
+/// Tells the other ranks that this one cannot go on, before it comes to its next collective op.
+pub(crate) fn abort(failure: &Failure) {
+    WORLD.get().into_iter().for_each(|world| world.abort(&Error::new(ErrorKind::World, failure.message())));
 }
 
 /// Writes the state after a step together with the other ranks, each its shards.
@@ -189,7 +211,7 @@ pub(crate) fn write_shards(
     let world = joined()?;
     let check = &|| world.check();
     let (rank, ranks, world) = (world.rank(), world.size(), world.session());
-    Ok(ShardWriter { rank, ranks, world, step, check }.write(path, entries, notes)?)
+    Ok(ShardWriter { rank, ranks, world, number: step, check }.write(path, entries, notes)?)
 }
 
 /// Agreement of the ranks on the steps to train and the states to save.
@@ -200,6 +222,10 @@ pub(crate) struct Agreement {
     last: Option<Instant>,
     /// Number of steps agreed on at a time.
     steps: u64,
+    /// Number of steps between saves; `None` if the first rank decides by time.
+    every: Option<u64>,
+    /// Number of steps completed before the run began or was resumed.
+    began: u64,
 }
 
 /// Decision of the ranks after a step.
@@ -215,12 +241,24 @@ pub(crate) struct Agreed {
 const PERIOD: Duration = Duration::from_millis(200);
 
 impl Agreement {
-    /// Returns what the ranks do after `step` steps, until one of them wants to stop. The first rank says
-    /// whether saving `is_due`; if each saves its shards, they do so when they next agree.
+    /// Creates the agreement of a run that goes on after `began` steps, and saves its state after each
+    /// multiple of `every` steps or, if that is `None`, by time.
+    pub(crate) fn new(began: u64, every: Option<u64>) -> Self {
+        Self { began, every, ..Self::default() }
+    }
+
+    /// Returns what the ranks do after `step` steps, until one of them wants to stop. If they save by time,
+    /// the first rank says whether that `is_due`; if each saves its shards, they do so when they next agree.
     ///
     /// # Errors
     /// Returns an error if a rank has failed.
     pub(crate) fn after(&mut self, step: u64, stops: bool, is_due: bool) -> Result<Agreed> {
+        let Agreed { goes_on, saves } = self.agree(step, stops, is_due)?;
+        let is_multiple = |every| step.is_multiple_of(every) && step != self.began;
+        Ok(Agreed { goes_on, saves: self.every.map_or(saves, is_multiple) })
+    }
+
+    fn agree(&mut self, step: u64, stops: bool, is_due: bool) -> Result<Agreed> {
         let alone = Agreed { goes_on: !stops, saves: is_due };
         let Some(world) = WORLD.get().filter(|world| world.size() > 1) else { return Ok(alone) };
         world.note_step(step);

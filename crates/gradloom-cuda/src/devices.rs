@@ -32,14 +32,15 @@ pub struct CudaReport {
     pub multiprocessors: u32,
     /// CUDA version of the driver as (major, minor), such as (13, 0).
     pub driver: (i32, i32),
-    /// Connections to the other GPUs, each with the other's index.
+    /// Connections to the other GPUs, the fastest first, each with the other's index; those that the driver
+    /// does not know are left out.
     pub links: Vec<(usize, GpuLink)>,
 }
 
 /// Connection between two GPUs, from the fastest kind to the slowest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GpuLink {
-    /// A GPU accesses the memory of the other with its own atomic operations: NVLink, or NVLink to a switch.
+    /// A GPU accesses the memory of the other with its own atomic operations: NVLink or NVSwitch.
     NvLink,
     /// A GPU accesses the memory of the other over PCI Express.
     Pcie,
@@ -66,7 +67,16 @@ impl std::fmt::Display for GpuLink {
 pub fn cuda_devices() -> Result<Vec<CudaReport>> {
     let Some(driver) = Nvidia::open() else { return Ok(Vec::new()) };
     let driver = driver.map_err(|failure| not_started(&failure))?;
-    let reports = reports(&driver)?;
+    let mut reports = reports(&driver)?;
+    let count = reports.len();
+    for report in &mut reports {
+        let others = (0..count).filter(|other| *other != report.index);
+        // A driver that does not know a connection is no reason to refuse the GPU.
+        let link = |other| Some((driver.link(report.index, other).ok()?, other));
+        let mut links: Vec<_> = others.filter_map(link).collect();
+        links.sort_unstable();
+        report.links = links.into_iter().map(|(link, other)| (other, link)).collect();
+    }
     if !reports.is_empty() && Nvrtc::open().is_none() {
         return Err(no_compiler());
     }
@@ -81,10 +91,7 @@ fn reports(driver: &dyn Driver) -> Result<Vec<CudaReport>> {
         let Properties { name, capability, bytes, multiprocessors } =
             driver.properties(index).map_err(asked)?;
         let version = (version / 1000, version % 1000 / 10);
-        let others = (0..count).filter(|other| *other != index);
-        // A driver that does not know the connections is no reason to refuse the GPU.
-        let links = others.map(|other| (other, driver.link(index, other).unwrap_or(GpuLink::Host))).collect();
-        let memory_bytes = bytes;
+        let (memory_bytes, links) = (bytes, Vec::new());
         Ok(CudaReport { index, name, capability, memory_bytes, multiprocessors, driver: version, links })
     };
     (0..count).map(report).collect()

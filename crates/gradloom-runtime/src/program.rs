@@ -279,13 +279,21 @@ impl Program {
         &self.device
     }
 
+    /// Returns a function for the values of all scalars: the rank, and those that `value` returns.
+    fn with_rank<'v>(
+        &self,
+        value: impl Fn(&str) -> Option<Number> + 'v,
+    ) -> impl Fn(&str) -> Option<Number> + 'v {
+        let rank = Number::Int(self.device.rank() as i64);
+        move |name| if name == RANK { Some(rank) } else { value(name) }
+    }
+
     /// Sets the per-step scalars; `value` returns the value of a scalar by name. Required before every run,
     /// because a run may overwrite them.
     pub(crate) fn set_scalars(&mut self, value: impl Fn(&str) -> Option<Number>) -> Result<()> {
-        let rank = Number::Int(self.device.rank() as i64);
-        let value = |name: &str| if name == RANK { Some(rank) } else { value(name) };
+        let value = self.with_rank(value);
         for port in &self.scalars {
-            self.loaded.resident_mut().write(port.buffer, &port.scalar_bytes(value)?);
+            self.loaded.resident_mut().write(port.buffer, &port.scalar_bytes(&value)?);
         }
         Ok(())
     }
@@ -479,7 +487,11 @@ fn run_now(
         let mut content = store.write_lock();
         // If a kernel panics or fails after this point, the store remains lost.
         content.begin_commit();
-        program.commit().map_err(|error| lost().note(error.message().to_string()))?;
+        program.commit().map_err(|error| match error.kind() {
+            // The rank that failed says more than the loss of a state that no rank goes on with.
+            ErrorKind::World => error,
+            _ => lost().note(error.message().to_string()),
+        })?;
         content.end_commit();
     }
     Ok(Outcome::Committed)

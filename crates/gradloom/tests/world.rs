@@ -3,12 +3,13 @@
 #[path = "common/ranks.rs"]
 mod common;
 
-use common::{Kind, ROWS, check_equality, compiled, data, failures, ranks, trap};
+use common::{Kind, ROWS, check_divergence, check_equality, compiled, data, failures, ranks, trap};
 use gradloom::communicator::Planned;
 use gradloom::prelude::*;
 use gradloom::runtime::files::{Entries, Weights};
 use gradloom::{ErrorKind, World};
 use gradloom_codegen::pipeline::{Limits, Target};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
@@ -54,17 +55,24 @@ fn ranks_keep_equal_states_and_draw_unequal_masks() {
 
 #[test]
 fn a_trap_on_one_rank_ends_all_and_changes_nothing() {
-    let errors = failures(3, cpu, |_, train| trap(train));
-    assert_eq!(errors[1].kind(), ErrorKind::Trap);
-    for error in [&errors[0], &errors[2]] {
-        assert_eq!(error.kind(), ErrorKind::World);
-        assert!(error.message().contains("rank 1") && error.message().contains("99"), "{error}");
+    for kind in [Kind::Whole, Kind::Sharded] {
+        let errors = failures(4, cpu, kind, |_, train| trap(train));
+        assert_eq!(errors[1].kind(), ErrorKind::Trap);
+        for error in [&errors[0], &errors[2]] {
+            assert_eq!(error.kind(), ErrorKind::World);
+            assert!(error.message().contains("rank 1") && error.message().contains("99"), "{error}");
+        }
     }
 }
 
 #[test]
+fn a_loss_that_is_not_finite_changes_nothing_on_any_rank() {
+    check_divergence(cpu);
+}
+
+#[test]
 fn a_rank_that_leaves_is_named() {
-    let errors = failures(3, cpu, |world, _| {
+    let errors = failures(3, cpu, Kind::Whole, |world, _| {
         world.leave();
         None
     });
@@ -243,6 +251,15 @@ fn each_rank_keeps_its_shard_of_the_states() {
             let count = |name: &str| train.plan().launches.iter().filter(|l| l.kernel.name() == name).count();
             let expected = if shards == 1 { [0, 0] } else { [1, 1] };
             assert_eq!(["reduce_scatter", "all_gather"].map(count), expected);
+            let plan = train.plan();
+            let collective = plan.launches.iter().filter(|launch| launch.kernel.is_collective());
+            let mut writes = collective.flat_map(|launch| &launch.writes);
+            let is_stored =
+                |value| plan.buffers[plan.buffer_of[&value]].region == gradloom::plan::Region::Store;
+            assert!(
+                !writes.any(|write| is_stored(write.buffer)),
+                "a library cannot keep back what it writes"
+            );
         }
     }
 }
@@ -380,5 +397,60 @@ fn ranks_that_begin_with_other_parameters_are_refused() {
     for error in errors {
         assert_eq!(error.kind(), ErrorKind::World);
         assert!(error.message().contains("rank 1 does not begin with the parameters of rank 0"), "{error}");
+    }
+}
+
+/// Optimizers and settings on two ranks, with and without shards.
+#[test]
+fn shards_change_no_update() {
+    type Optimized = fn(Trainer<[Linear; 2], 2>) -> Trainer<[Linear; 2], 2>;
+    let kinds: [(&str, Optimized); 8] = [
+        ("sgd", |trainer| trainer.optimizer(Sgd::new(0.01).momentum(0.9).weight_decay(0.1))),
+        ("lion", |trainer| trainer.optimizer(Lion::new(0.001).weight_decay(0.1))),
+        ("rmsprop", |trainer| trainer.optimizer(RmsProp::new(0.001))),
+        ("adagrad", |trainer| trainer.optimizer(Adagrad::new(0.01))),
+        ("groups", |trainer| {
+            trainer.optimizer(Groups::new(Muon::new(0.01)).group("0.weight", AdamW::new(0.001)))
+        }),
+        ("muon", |trainer| trainer.optimizer(Muon::new(0.01))),
+        ("averages", |trainer| trainer.optimizer(AdamW::new(0.001)).average(0.9).clip_value(0.01)),
+        ("norms", |trainer| {
+            trainer.optimizer(AdamW::new(0.001)).normalize_gradients("*.weight").accumulate(2)
+        }),
+    ];
+    for (name, optimized) in kinds {
+        let trained = |sharded: bool| {
+            let results = ranks(2, |world| {
+                let device = cpu(&world).in_world(&world).unwrap();
+                let trainer = Trainer::new([Linear::new(5, 4096), Linear::new(4096, 3)])
+                    .inputs([f32("x", [4, 5]), i32("y", [4])])
+                    .loss(|[first, last], [x, y]| last.forward(first.forward(x).tanh()).cross_entropy(y));
+                let trainer = optimized(trainer);
+                let trainer = if sharded { trainer.shard_states() } else { trainer };
+                let mut train = trainer.compile(&device).unwrap();
+                let rows = 4 * (if name == "norms" { 2 } else { 1 });
+                for step in 0..3 {
+                    let (x, y) = data(step, world.rank() * rows, rows);
+                    train.step((&x, &y)).unwrap().loss().unwrap();
+                }
+                let store = train.store();
+                let entries = store.entries();
+                let shards = entries.iter().filter(|entry| !entry.whole.is_empty()).count();
+                let is_wanted = |name: &str| !name.starts_with("optim.") || name.starts_with("optim.average");
+                let wanted = entries.into_iter().map(|entry| entry.name).filter(|name| is_wanted(name));
+                let values = wanted.map(|name| (name.clone(), store.read_f32(&name).unwrap()));
+                (shards, values.collect::<BTreeMap<_, _>>())
+            });
+            assert!(results[0].1 == results[1].1, "{name}: all ranks have the same parameters");
+            results.into_iter().next().unwrap()
+        };
+        let ((none, whole), (shards, sharded)) = (trained(false), trained(true));
+        assert_eq!((none, shards > 0), (0, name != "muon"), "{name}");
+        assert_eq!(whole.len(), sharded.len());
+        for ((entry, a), b) in whole.iter().zip(sharded.values()) {
+            for (a, b) in a.iter().zip(b) {
+                assert!((a - b).abs() < 1e-5 * a.abs().max(1.0), "{name}, {entry}: {a} {b}");
+            }
+        }
     }
 }

@@ -116,7 +116,9 @@ fn connected(collective: &Collective, Operands { reads, writes, .. }: &Operands,
         dtype,
     };
     let mut operands: Vec<Part> = reads.iter().zip(writes).zip(of_operand).map(part).collect();
-    operands.sort_by_key(|part| (part.write.0 as usize, part.write.1));
+    // The plan has operands of one type next to each other. Their order must not depend on addresses, which
+    // may differ between ranks.
+    operands.sort_by_key(|part| part.dtype.bytes());
     let mut parts: Vec<Part> = Vec::new();
     for part in operands {
         let joined = parts.last().filter(|_| collective.op.keeps_types()).and_then(|last| last.joined(&part));

@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Result};
 use crate::new_folder::{NewFolder, PARTIAL, missing, remove_empty};
 use crate::output::quoted;
-use gradloom::runtime::files::{ShardWriter, replace_file};
+use gradloom::runtime::files::{ShardWriter, remove_shards, replace_file};
 use gradloom::runtime::regular_file::{self, Refusal};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -98,6 +98,7 @@ impl RunFolder {
         for name in [LOCK].iter().chain(&TOKENIZER) {
             let _ = fs::remove_file(self.path.join(name));
         }
+        remove_shards(&self.path.join(STATE));
         remove_empty(&self.made);
     }
 

@@ -9,7 +9,7 @@ use gradloom::ir::{DType, Type};
 use gradloom::nn::add_low_rank;
 use gradloom::optim::STATE_PREFIX;
 use gradloom::plan::StoreEntry;
-use gradloom::runtime::files::{Entries, TensorBytes, Weights, write};
+use gradloom::runtime::files::{Entries, TensorBytes, Weights, remove_shards, write};
 use gradloom_models::any_model::AnyConfig;
 use std::path::Path;
 
@@ -56,7 +56,9 @@ impl Snapshot {
         if world::shards_states() {
             return world::write_shards(&path, self.steps, &self.entries, &self.notes(settings));
         }
-        self.write(&path, settings, |_| true)
+        self.write(&path, settings, |_| true)?;
+        remove_shards(&path);
+        Ok(())
     }
 
     /// Writes only the parameters, with adapters merged into their weights.

@@ -234,7 +234,7 @@ impl Follower {
         world::meet()?;
         let shards = spare.map(|spare| {
             let folder = resumed.map_or_else(|| world::share_folder(None), |path| Ok(path.to_path_buf()))?;
-            if !is_saved {
+            if resumed.is_none() || world::first_says(!is_saved)? {
                 spare.write_state(&folder, &settings)?;
             }
             Shards::new(folder, settings.clone(), spare)
@@ -257,7 +257,9 @@ pub(super) fn resume(path: &Path, options: &Options, json: bool) -> Result<Run> 
     let spare = Snapshot::of(&train.store(), saved.steps)?;
     interrupt::save_first();
     world::meet()?;
-    if *settings != saved.settings {
+    let is_changed = *settings != saved.settings;
+    let is_changed = if world::shards_states() { world::first_says(is_changed)? } else { is_changed };
+    if is_changed {
         // Save the settings immediately, because a crash before the next save would lose the changes.
         spare.write_state(folder.path(), settings)?;
     }

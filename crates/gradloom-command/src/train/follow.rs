@@ -19,20 +19,16 @@ use std::path::{Path, PathBuf};
 /// Trains until the ranks stop.
 pub(super) fn follow(resumed: Option<&Path>, options: &Options) -> Result<()> {
     let Follower { settings, data, mut train, mut steps, mut shards } = Follower::new(resumed, options)?;
-    let (world, mut agreement) = (world::joined()?, Agreement::default());
+    let (world, mut agreement) = (world::joined()?, Agreement::new(steps, settings.training.save_every));
     let training = &settings.training;
     let batches = Batches::new(training.seed, training.batch, settings.model.context())
         .part(world.rank(), world.size());
-    let began = steps;
     while steps < training.steps {
         let agreed = agreement.after(steps, interrupt::asked(), false)?;
         if !agreed.goes_on {
             break;
         }
-        let is_due = |every: u64| steps.is_multiple_of(every) && steps != began;
-        if let Some(shards) = &mut shards
-            && training.save_every.map_or(agreed.saves, is_due)
-        {
+        if let Some(shards) = shards.as_mut().filter(|_| agreed.saves) {
             shards.hold(&train.store(), steps)?;
         }
         let (ids, targets) = batches.draw(steps, &data.training)?;
@@ -64,7 +60,8 @@ impl Shards {
     /// Creates the shards of a run in a folder; `spare` is reused for the next ones.
     pub(super) fn new(folder: PathBuf, settings: Settings, spare: Snapshot) -> Result<Self> {
         let write = move |snapshot: Snapshot| {
-            let written = snapshot.write_state(&folder, &settings);
+            // The first rank waits for the file, so it must know at once that there will be none.
+            let written = snapshot.write_state(&folder, &settings).inspect_err(world::abort);
             (snapshot, written)
         };
         let writer = Aside::start(write).map_err(|error| no_thread(&error))?;

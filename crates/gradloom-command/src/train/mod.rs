@@ -51,8 +51,9 @@ pub(crate) struct Arguments {
     )]
     resume: Option<PathBuf>,
 
-    /// If --out already has a run, resume it instead of reporting an error. A launcher that starts failed
-    /// processes again, such as torchrun with --max-restarts, then goes on from the last saved state.
+    /// If --out already has a run, resume it, with its own settings, instead of reporting an error. A
+    /// launcher that starts failed processes again, such as torchrun with --max-restarts, then goes on from
+    /// the last saved state.
     #[arg(long, help_heading = "Run folder", conflicts_with = "resume")]
     auto_resume: bool,
 
@@ -95,7 +96,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<()> {
     interrupt::listen()?;
     let resume = match (arguments.auto_resume, &options.out) {
         (false, _) => arguments.resume,
-        (true, Some(folder)) => RunFolder::has_run(folder).then(|| folder.clone()),
+        (true, Some(folder)) => {
+            world::joined()?;
+            world::first_says(RunFolder::has_run(folder))?.then(|| folder.clone())
+        }
         (true, None) => {
             return Err(
                 Failure::usage("--auto-resume: there is no --out").help("name the run's folder with --out")

@@ -112,8 +112,6 @@ pub(super) struct Saving {
     spare: Snapshot,
     /// Step of the state in the folder.
     saved: u64,
-    /// Number of steps between saves; `None` to save by time.
-    every: Option<u64>,
     /// Start of the last save.
     began: Instant,
     /// Time for which steps waited for the last save.
@@ -126,17 +124,13 @@ impl Saving {
     /// Creates the states of a run whose folder has the state after step `saved`; `spare` is reused for the
     /// next state.
     pub(super) fn new(files: Arc<Files>, writer: Writer, spare: Snapshot, saved: u64) -> Self {
-        let (began, every) = (Instant::now(), files.settings.training.save_every);
-        let (stood, pause) = (Duration::ZERO, pause(Duration::ZERO));
-        Self { files, writer, waiting: None, spare, saved, every, began, stood, pause }
+        let (began, stood, pause) = (Instant::now(), Duration::ZERO, pause(Duration::ZERO));
+        Self { files, writer, waiting: None, spare, saved, began, stood, pause }
     }
 
-    /// Returns `true` if the state after a step should be saved.
-    pub(super) fn is_due(&self, step: u64) -> bool {
-        match self.every {
-            Some(every) => step.is_multiple_of(every) && step != self.saved,
-            None => self.waiting.is_none() && !self.writer.is_busy() && self.began.elapsed() >= self.pause,
-        }
+    /// Returns `true` if it is time to save the state.
+    pub(super) fn is_due(&self) -> bool {
+        self.waiting.is_none() && !self.writer.is_busy() && self.began.elapsed() >= self.pause
     }
 
     /// Copies the state, which is saved once it has produced a finite loss. First waits for the state being
@@ -266,22 +260,19 @@ mod tests {
             (true, Ok(()))
         });
         let mut saving = Saving::new(files, writer.unwrap(), Snapshot::default(), 0);
-        assert!(!saving.is_due(1), "ten seconds have not passed");
+        assert!(!saving.is_due(), "ten seconds have not passed");
         saving.pause = Duration::ZERO;
-        assert!(saving.is_due(1));
+        assert!(saving.is_due());
         saving.hold(&store, 1).unwrap();
-        assert!(!saving.is_due(2), "one waits to be proven");
+        assert!(!saving.is_due(), "one waits to be proven");
         saving.proven();
-        for step in 2..1000 {
+        for _ in 2..1000 {
             saving.look().unwrap();
-            assert!(!saving.is_due(step) && saving.saved == 0);
+            assert!(!saving.is_due() && saving.saved == 0);
         }
         go.send(()).unwrap();
         saving.settle().unwrap();
-        assert!(saving.saved == 1 && !saving.is_due(1000) && saving.pause >= PAUSES[0]);
-        // With a number of steps between saves, its multiples are due, even if the pause has not passed.
-        saving.every = Some(100);
-        assert!(saving.is_due(1100) && !saving.is_due(1101));
+        assert!(saving.saved == 1 && !saving.is_due() && saving.pause >= PAUSES[0]);
     }
 
     #[test]

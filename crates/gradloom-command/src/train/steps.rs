@@ -105,7 +105,7 @@ impl Course {
         let files = Arc::clone(&self.files);
         let training = &files.settings.training;
         let schedule = model::schedule(&files.settings);
-        let (world, mut agreement) = (world::joined()?, Agreement::default());
+        let (world, mut agreement) = (world::joined()?, Agreement::new(self.steps, training.save_every));
         let batches = Batches::new(training.seed, training.batch, files.settings.model.context())
             .part(world.rank(), world.size());
         if self.steps == 0 && files.metrics.is_empty() {
@@ -124,13 +124,12 @@ impl Course {
         let is_beside = self.train.session().device().is_gpu();
         let mut drawn = batches.draw(self.steps, &data.training);
         while self.steps < training.steps {
-            let is_due = self.saving.is_due(self.steps);
+            let is_due = self.saving.is_due();
             let agreed = agreement.after(self.steps, interrupt::asked(), is_due)?;
             if !agreed.goes_on {
                 break;
             }
-            // A number of steps between saves is the same on all ranks, which need not agree.
-            if if training.save_every.is_some() { is_due } else { agreed.saves } {
+            if agreed.saves {
                 self.hold()?;
             }
             let (ids, targets) = drawn?;
@@ -208,6 +207,9 @@ impl Course {
             self.train.set_attempted_steps(self.steps);
             match self.train.find_not_finite(&Device::cpu(), batch)? {
                 Some(found) => tell!("{found}"),
+                None if world::joined()?.size() > 1 => {
+                    tell!("rank 0's part of the batch is finite, op by op on the CPU: it is another rank's");
+                }
                 None => tell!("on the CPU, op by op, the step is finite: the device computes otherwise"),
             }
         }

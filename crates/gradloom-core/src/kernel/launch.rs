@@ -70,6 +70,11 @@ pub enum Kernel {
 }
 
 impl Kernel {
+    /// Returns `true` if the kernel exchanges values with other ranks.
+    pub fn is_collective(&self) -> bool {
+        matches!(self, Kernel::Op(OpKind::Collective { .. }))
+    }
+
     /// Returns `true` if the kernel supports non-contiguous writes, such as windows of a buffer shared by
     /// several results or permuted axes.
     pub fn writes_strided(&self) -> bool {

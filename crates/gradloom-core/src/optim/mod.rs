@@ -472,7 +472,8 @@ pub fn attach(
             Some(shard) => shards.push((parameter, shard, updated)),
         }
     }
-    for bucket in replicas::buckets(state.builder.graph, &shards, |(.., updated)| *updated) {
+    let ranks = shards.first().map_or(1, |(_, shard, _)| shard.ranks);
+    for bucket in replicas::buckets(state.builder.graph, &shards, ranks, |(.., updated)| *updated) {
         let updated: Vec<_> = bucket.iter().map(|(_, shard, updated)| (*shard, *updated)).collect();
         let wholes = Shard::gathered(state.builder, &updated);
         for ((parameter, ..), whole) in bucket.into_iter().zip(wholes) {

@@ -59,7 +59,7 @@ pub fn average_over_ranks(graph: &mut Graph, trainables: &mut [Trainable], repli
         let mut gradients: Vec<ValueId> = own.map(|trainable| trainable.gradient).collect();
         sort(&mut gradients);
         gradients.dedup();
-        buckets(graph, &gradients, |gradient| *gradient)
+        buckets(graph, &gradients, 1, |gradient| *gradient)
     };
     let (of_shards, mut of_wholes) = (gradients(true), gradients(false));
     // The last op also tells the ranks that one of them has trapped, through the loss, which is guarded.
@@ -114,8 +114,13 @@ fn averaged(graph: &Graph) -> Vec<ValueId> {
 }
 
 /// Returns items with their values in the order in which these are computed, in buckets of at least
-/// [`BUCKET_BYTES`], except for the last one.
-pub(super) fn buckets<T: Clone>(graph: &Graph, items: &[T], value: impl Fn(&T) -> ValueId) -> Vec<Vec<T>> {
+/// [`BUCKET_BYTES`], except for the last one. An item has `scale` times the bytes of its value.
+pub(super) fn buckets<T: Clone>(
+    graph: &Graph,
+    items: &[T],
+    scale: usize,
+    value: impl Fn(&T) -> ValueId,
+) -> Vec<Vec<T>> {
     let mut position = vec![0; graph.values.len()];
     for (number, (_, op)) in graph.entry_ops().enumerate() {
         op.results.iter().for_each(|result| position[result.index()] = number);
@@ -129,7 +134,7 @@ pub(super) fn buckets<T: Clone>(graph: &Graph, items: &[T], value: impl Fn(&T) -
             buckets.push(Vec::new());
             bytes = 0;
         }
-        bytes += graph.ty(value(item)).bytes();
+        bytes += graph.ty(value(item)).bytes() * scale as u64;
         buckets.last_mut().expect("the first item opens one").push(item.clone());
     }
     buckets

@@ -142,6 +142,10 @@ fn can_write_in_place<'l>(
     }
     let Some(producer) = order.producer(source.buffer) else { return false };
     let launch = &launches[producer];
+    // A library cannot keep back what a commit must not write, so it writes memory of the step.
+    if launch.kernel.is_collective() {
+        return false;
+    }
     // Buffers computed by the same launch are consecutive, so cache the overwrites of the last launch.
     if overwrites.as_ref().is_none_or(|(of, _)| *of != producer) {
         *overwrites = Some((producer, Overwrites::new(launch)));

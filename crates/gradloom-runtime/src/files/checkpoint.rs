@@ -1,6 +1,6 @@
 //! Saves and restores all state of a training run in one file.
 
-use super::{Entries, ShardWriter, TensorBytes, Weights, write};
+use super::{Entries, ShardWriter, TensorBytes, Weights, remove_shards, write};
 use crate::Train;
 use crate::train::Rates;
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -62,8 +62,8 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// In a world, rank 0 writes the file, which has the states of all. But if the trainer
     /// [shards](crate::Trainer::shard_states) the optimizer's states, all ranks must call this
     /// after the same step, with one path in a folder that they share. Each rank then writes its shards to a
-    /// file beside the checkpoint, `PATH.STEP-WORLD.RANK-of-RANKS`. One process, or any number of ranks, can
-    /// restore it.
+    /// file beside the checkpoint, `PATH.NUMBER-WORLD.RANK-of-RANKS`. One process, or any number of ranks,
+    /// can restore it.
     ///
     /// If several trainers share one session, one of them writes the file, with the [notes](Train::notes) of
     /// the others in `entries`.
@@ -90,18 +90,24 @@ impl<M: Module, const N: usize> Train<M, N> {
             .iter()
             .map(|(entry, bytes)| TensorBytes { name: &entry.name, ty: &entry.ty, bytes })
             .collect();
-        write(path.as_ref(), &tensors, &all)
+        write(path.as_ref(), &tensors, &all)?;
+        remove_shards(path.as_ref());
+        Ok(())
     }
 
     /// Writes a checkpoint together with the other ranks.
     fn save_shards(&self, path: &Path, content: &[(StoreEntry, Vec<u8>)], notes: &Entries) -> Result<()> {
         let communicator = self.session().device().backend().communicator();
         let communicator = communicator.expect("only a trainer of a world has shards");
+        // The contents of the store change with its version. Rank 0 counts, because only its number need be
+        // new.
+        let mut number = self.store().version().to_le_bytes().to_vec();
+        communicator.broadcast(0, &mut number)?;
         let writer = ShardWriter {
             rank: communicator.rank(),
             ranks: communicator.size(),
             world: communicator.session(),
-            step: self.attempted_steps(),
+            number: u64::from_le_bytes(number.try_into().unwrap_or_default()),
             check: &|| communicator.check(),
         };
         // Ranks that wait for a file of this one must not wait for ever.

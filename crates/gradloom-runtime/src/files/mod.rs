@@ -31,7 +31,7 @@ pub use error::Differences;
 pub use kind::{BEGINNING, FileKind};
 pub use load::{Load, LoadReport, Source};
 pub use save::{TensorBytes, swapped, write, write_for_transformers};
-pub use shards::ShardWriter;
+pub use shards::{ShardWriter, remove_shards};
 pub use weights::{Found, Weights};
 
 use std::collections::BTreeMap;

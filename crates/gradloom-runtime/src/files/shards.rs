@@ -1,9 +1,9 @@
 //! Checkpoints of a world whose ranks keep shards of the optimizer's states.
 //!
 //! In: the store of each rank. Out: the checkpoint, with all whole entries, and beside it one file for each
-//! rank with its shards, `NAME.STEP-WORLD.RANK-of-RANKS`. [`Weights::open`] joins them, so that any number of
-//! ranks can restore the checkpoint. Invariant: the checkpoint is replaced when all files of its shards are
-//! on the disk, and those of the previous one are removed afterwards, so that a crash loses neither.
+//! rank with its shards, `NAME.NUMBER-WORLD.RANK-of-RANKS`. [`Weights::open`] joins them, so that any number
+//! of ranks can restore the checkpoint. Invariant: the checkpoint is replaced when all files of its shards
+//! are on the disk, and those of the previous one are removed afterwards, so that a crash loses neither.
 
 use super::weights::Joined;
 use super::{Entries, TensorBytes, Weights, error, write};
@@ -33,8 +33,9 @@ pub struct ShardWriter<'a> {
     pub ranks: usize,
     /// Number that all ranks of this world know, and no other world.
     pub world: u64,
-    /// Step after which the checkpoint is written; a later checkpoint of this world has a larger one.
-    pub step: u64,
+    /// Number of the checkpoint: of two of this world, the later one has the larger number, unless they have
+    /// the same contents.
+    pub number: u64,
     /// Check that the other ranks are alive, which rank 0 calls while it waits for their files.
     pub check: &'a dyn Fn() -> Result<()>,
 }
@@ -61,7 +62,7 @@ impl ShardWriter<'_> {
     pub fn write(&self, path: &Path, entries: &[(StoreEntry, Vec<u8>)], notes: &Entries) -> Result<()> {
         let (shards, wholes): (Vec<_>, Vec<_>) =
             entries.iter().partition(|(entry, _)| !entry.whole.is_empty());
-        let set = Set { step: self.step, world: self.world, ranks: self.ranks };
+        let set = Set { number: self.number, world: self.world, ranks: self.ranks };
         let note = set.note_of(self.rank);
         let own = set.file(path, self.rank);
         write(&own, &tensors(&shards), &[(SHARDS.to_string(), note)].into())?;
@@ -99,14 +100,14 @@ fn tensors<'a>(entries: &[&'a (StoreEntry, Vec<u8>)]) -> Vec<TensorBytes<'a>> {
 /// The files of the shards of one checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Set {
-    step: u64,
+    number: u64,
     world: u64,
     ranks: usize,
 }
 
 impl Set {
     fn tag(self) -> String {
-        format!("{}-{:016x}", self.step, self.world)
+        format!("{}-{:016x}", self.number, self.world)
     }
 
     /// Returns the note in the file of a rank.
@@ -121,8 +122,8 @@ impl Set {
 
     /// Parses what [`Set::tag`] returns.
     fn parse(tag: &str, ranks: usize) -> Option<Self> {
-        let (step, world) = tag.split_once('-')?;
-        let set = Self { step: step.parse().ok()?, world: u64::from_str_radix(world, 16).ok()?, ranks };
+        let (number, world) = tag.split_once('-')?;
+        let set = Self { number: number.parse().ok()?, world: u64::from_str_radix(world, 16).ok()?, ranks };
         (set.tag() == tag).then_some(set)
     }
 
@@ -139,14 +140,23 @@ impl Set {
     /// Removes the files of earlier sets of this checkpoint. Errors are ignored, because the checkpoint is
     /// complete, and the next one tries again.
     fn remove_earlier(self, checkpoint: &Path) {
-        let name = checkpoint.file_name().unwrap_or_default().to_string_lossy();
-        let folder = checkpoint.parent().filter(|folder| !folder.as_os_str().is_empty());
         // Other ranks may have written their shards of the next set already.
-        let is_earlier = |set: Self| set.world != self.world || set.step < self.step;
-        for file in std::fs::read_dir(folder.unwrap_or(Path::new("."))).into_iter().flatten().flatten() {
-            if Self::of(&file.file_name().to_string_lossy(), &name).is_some_and(is_earlier) {
-                let _ = std::fs::remove_file(file.path());
-            }
+        remove(checkpoint, |set| set.world != self.world || set.number < self.number);
+    }
+}
+
+/// Removes the files of shards that belonged to a checkpoint before it was written as a whole. Errors are
+/// ignored, because the checkpoint is complete.
+pub fn remove_shards(checkpoint: &Path) {
+    remove(checkpoint, |_| true);
+}
+
+fn remove(checkpoint: &Path, is_old: impl Fn(Set) -> bool) {
+    let name = checkpoint.file_name().unwrap_or_default().to_string_lossy();
+    let folder = checkpoint.parent().filter(|folder| !folder.as_os_str().is_empty());
+    for file in std::fs::read_dir(folder.unwrap_or(Path::new("."))).into_iter().flatten().flatten() {
+        if Set::of(&file.file_name().to_string_lossy(), &name).is_some_and(&is_old) {
+            let _ = std::fs::remove_file(file.path());
         }
     }
 }
@@ -177,14 +187,14 @@ pub(super) fn joined(path: &Path, name: &str, notes: &mut Entries) -> Result<Opt
         });
     }
     for rank in 0..set.ranks {
-        let path = set.file(path, rank);
-        let file = Weights::open_file(&path).map_err(|error| {
+        let file_path = set.file(path, rank);
+        let file = Weights::open_file(&file_path).map_err(|error| {
             error.help(format!(
                 "{name} is a checkpoint of {ranks} ranks: restore all files that it began with"
             ))
         })?;
         let wrong = || {
-            let message = format!("{}: the file does not have shard {rank} of {name}", path.display());
+            let message = format!("{}: the file does not have shard {rank} of {name}", file_path.display());
             Error::new(ErrorKind::File, message).help("restore the files of one checkpoint")
         };
         if file.entries().get(SHARDS) != Some(&set.note_of(rank)) || file.iter().count() != tensors.len() {

@@ -2,9 +2,10 @@
 //!
 //! In: the collective ops of a plan, and a network. Out: the time of their messages alone. The model is that
 //! of latency and bandwidth: within a host, the ranks form a ring; between hosts, the ranks with the same
-//! number on each host form a ring or a double tree for their part of the bytes, whichever is faster, as NCCL
-//! does. (Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH", 2005;
-//! Sanders, Speck, Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009.)
+//! number on each host form a ring for their part of the bytes or, for sums that all ranks get, a double tree
+//! if that is faster. (Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in
+//! MPICH", 2005; Sanders, Speck, Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and
+//! scan", 2009.)
 
 use gradloom_core::ir::{CollectiveOp, OpKind};
 use gradloom_core::kernel::{Access, Kernel, Launch};
@@ -32,7 +33,7 @@ pub(super) struct Link {
 
 impl Network {
     /// Eight GPUs of a host with NVLink 4, and a network card of 400 Gbit/s for each. The first bandwidth was
-    /// fitted to messages of 57 MB and 158 MB between two H200s; the other numbers are assumed: nine tenths
+    /// fitted to sums of 57 MB and 158 MB between two H200s; the other numbers are assumed: nine tenths
     /// of the card's bandwidth, and the latencies of NCCL's own model.
     pub(super) const NVLINK: Self = Self {
         per_host: 8,
@@ -53,7 +54,11 @@ impl Network {
         let part = bytes / local as f64;
         let levels = (hosts as f64).log2().ceil();
         let tree = part / self.between.bandwidth + levels * self.between.latency;
-        let between = if hosts > 1 { ring(self.between, hosts, part).min(tree) } else { 0.0 };
+        let between = match hosts {
+            1 => 0.0,
+            _ if op.keeps_types() => ring(self.between, hosts, part).min(tree),
+            _ => ring(self.between, hosts, part),
+        };
         passes * (ring(self.within, local, bytes) + between)
     }
 }
@@ -123,6 +128,6 @@ mod tests {
         // Two hosts exchange a quarter of the bytes for each of the four ranks.
         assert_eq!(time(CollectiveOp::AllGather, 8), 7.5 + 12.5 + 1.0);
         // For many hosts, a tree has fewer steps than the ring with its 1023 latencies.
-        assert_eq!(time(CollectiveOp::AllGather, 4096), 7.5 + 25.0 + 10.0);
+        assert_eq!(time(CollectiveOp::AllReduce, 4096), 2.0 * (7.5 + 25.0 + 10.0));
     }
 }

@@ -159,14 +159,13 @@ fn memory(inspection: &Inspection<'_>, out: &mut impl Write) -> fmt::Result {
     writeln!(out, "{}", line("workspace", totals.workspace, "scratch of the largest kernel"))?;
     writeln!(out, "{}", line("peak", totals.peak(), ""))?;
     if let Some(Traffic { ops, bytes, all, exposed }) = Traffic::of(plan, &Network::NVLINK) {
-        let ms = |time: Duration| format!("{:.2} ms", time.as_secs_f64() * 1e3);
-        writeln!(out, "\ncommunication of a step: {ops} messages of {}", human_bytes(bytes))?;
-        writeln!(
-            out,
-            "  {:>10}  predicted for GPUs with NVLink, 8 to a host, one message after the other",
-            ms(all)
-        )?;
-        writeln!(out, "  {:>10}  of which the backward pass can hide nothing", ms(exposed))?;
+        writeln!(out, "\ncommunication of a step: {ops} collective ops on {}", human_bytes(bytes))?;
+        if inspection.replay().is_some() {
+            let ms = |time: Duration| format!("{:.2} ms", time.as_secs_f64() * 1e3);
+            let all = ms(all);
+            writeln!(out, "  {all:>10}  predicted for hosts of 8 GPUs with NVLink, one op after the other")?;
+            writeln!(out, "  {:>10}  of it after the backward pass, so that nothing hides it", ms(exposed))?;
+        }
     }
     let mut largest: Vec<&Buffer> = plan.buffers.iter().filter(|b| b.region == Region::Step).collect();
     largest.sort_by_key(|b| (std::cmp::Reverse(b.bytes), b.first));

@@ -5,8 +5,7 @@ use super::gpu_roof::multiplies;
 use super::{ProfileOptions, report, roof, trace};
 use crate::program::Program;
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::ir::OpKind;
-use gradloom_core::kernel::{Kernel, Phase};
+use gradloom_core::kernel::Phase;
 use gradloom_core::plan::{Cost, LaunchView};
 use gradloom_device::host::Roofline;
 use gradloom_device::regular_file;
@@ -133,7 +132,7 @@ impl Profile {
         }
         subject.program().set_profiling(false);
         let mut overlapped = Vec::new();
-        if subject.program().plan().launches.iter().any(|launch| communicates(&launch.kernel)) {
+        if subject.program().plan().launches.iter().any(|launch| launch.kernel.is_collective()) {
             // The first step is not counted, because the ranks come to it at different times.
             for number in 0..=steps {
                 let began = Instant::now();
@@ -151,7 +150,7 @@ impl Profile {
                 op: launch.op().kind.name(),
                 place: launch.origin().map(ToString::to_string),
                 commits: launch.phase() == Phase::Commit,
-                communicates: communicates(&launch.launch().kernel),
+                communicates: launch.launch().kernel.is_collective(),
                 cost,
                 seconds: median(times),
                 obstacle: target.obstacle(launch.launch()),
@@ -259,10 +258,6 @@ impl Profile {
         regular_file::write(path, self.to_perfetto().as_bytes())
             .map_err(|error| unwritable(&path.display().to_string(), &error))
     }
-}
-
-fn communicates(kernel: &Kernel) -> bool {
-    matches!(kernel, Kernel::Op(OpKind::Collective { .. }))
 }
 
 /// Returns the median, which is the mean of the two middle values for an even number of values; 0 if there

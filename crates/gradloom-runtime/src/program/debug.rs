@@ -114,6 +114,7 @@ impl Program {
                 resident.write(port.buffer, bytes);
             }
         }
+        let scalar = self.with_rank(scalar);
         for port in &self.scalars {
             resident.write(port.buffer, &port.scalar_bytes(&scalar)?);
         }

@@ -7,7 +7,6 @@ use super::{DebugRun, Program, Retention};
 use crate::store::Store;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{Number, OpKind, Type, ValueId};
-use gradloom_core::optim::RANK;
 use gradloom_device::Device;
 use gradloom_device::communicator::Alike;
 
@@ -32,7 +31,6 @@ impl Program {
         // Other ranks need not take part: this shows what comes from this rank.
         let (rank, ranks) = (self.device.rank(), self.device.ranks());
         let device = on.op_by_op()?.in_world(&Alike { rank, ranks })?;
-        let scalar = |name: &str| if name == RANK { Some(Number::Int(rank as i64)) } else { scalar(name) };
         let store = Store::of(&device);
         // Initial values are not needed, because the elements are written below, bit by bit.
         let nothing = |_: &str, _: &Type, _: &mut [f32]| Ok(());

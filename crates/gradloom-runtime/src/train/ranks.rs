@@ -1,43 +1,50 @@
 //! Check that the ranks of a world begin to train from the same state.
 
-use crate::store::Store;
+use crate::program::Program;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::plan::StoreEntry;
-use gradloom_device::Device;
 
-/// Checks that this rank has the parameters, counters and `numbers` of rank 0. All ranks must call this.
+/// Checks that this rank has the parameters, counters and `numbers` of rank 0, and the same collective ops in
+/// its program. All ranks must call this.
 ///
 /// # Errors
 /// Returns an error, and ends the world, if something differs. Also returns an error if another rank has
 /// failed.
-pub(super) fn check_equality(device: &Device, store: &Store, numbers: &[u64]) -> Result<()> {
-    let Some(communicator) = device.backend().communicator().filter(|_| device.backend().is_resident())
-    else {
-        return Ok(());
-    };
-    let mut fingerprint = Fingerprint::default();
-    numbers.iter().for_each(|&number| fingerprint.add(number));
+pub(super) fn check_equality(program: &Program, numbers: &[u64]) -> Result<()> {
+    let backend = program.backend();
+    let Some(communicator) = backend.communicator().filter(|_| backend.is_resident()) else { return Ok(()) };
+    let [mut values, mut ops] = [Fingerprint::default(); 2];
+    numbers.iter().for_each(|&number| values.add(number));
     let is_common = |entry: &StoreEntry| entry.init.is_none() || entry.ty.shape.rank() == 0;
-    for (entry, bytes) in store.read_where(is_common)? {
-        fingerprint.add_bytes(entry.name.as_bytes());
-        fingerprint.add_bytes(&bytes);
+    for (entry, bytes) in program.store().read_where(is_common)? {
+        values.add_bytes(entry.name.as_bytes());
+        values.add_bytes(&bytes);
     }
-    let mut first = fingerprint.0.to_le_bytes().to_vec();
+    for launch in program.plan().launches.iter().filter(|launch| launch.kernel.is_collective()) {
+        ops.add_bytes(launch.kernel.name().as_bytes());
+        for access in launch.reads.iter().chain(&launch.writes) {
+            ops.add(access.layout.shape.elements() as u64);
+            ops.add(access.dtype.bytes() as u64);
+        }
+    }
+    let own = [values, ops].map(|Fingerprint(number)| number.to_le_bytes());
+    let mut first = own.concat();
     communicator.broadcast(0, &mut first)?;
-    if first == fingerprint.0.to_le_bytes() {
-        return Ok(());
-    }
-    let message = format!("rank {} does not begin with the parameters of rank 0", communicator.rank());
-    let error = Error::new(ErrorKind::World, message).help(
-        "give all ranks the same model, seed and settings, and load the same files and the same number of steps \
-         on all",
+    let what = match first.split_at_checked(8) {
+        Some((values, _)) if values != own[0] => "does not begin with the parameters of rank 0",
+        Some((_, ops)) if ops != own[1] => "exchanges other values than rank 0 in a step",
+        _ => return Ok(()),
+    };
+    let error = Error::new(ErrorKind::World, format!("rank {} {what}", communicator.rank())).help(
+        "give all ranks the same model, seed and settings, load the same files and the same number of steps, and \
+         use GPUs of one kind with the same libraries",
     );
     communicator.fail(&error);
     Err(error)
 }
 
 /// Checksum that is fast rather than secure, like that of the crate `rustc-hash`.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Fingerprint(u64);
 
 impl Fingerprint {

@@ -258,7 +258,8 @@ impl<M: Module, const N: usize> Trainer<M, N> {
     /// of the parameters, which the ranks then exchange (ZeRO, stage 1). With AdamW on N ranks, states take
     /// 8/N instead of 8 bytes for each parameter. Parameters of less than 64 KiB, those whose number of
     /// elements is not a multiple of the ranks, and those of optimizers that are not elementwise, such as
-    /// [`Muon`], are not sharded. All ranks must take part in [`Train::save_checkpoint`].
+    /// [`Muon`], are not sharded, nor are running means of parameters. All ranks must take part in
+    /// [`Train::save_checkpoint`].
     ///
     /// [`Muon`]: gradloom_core::optim::Muon
     pub fn shard_states(mut self) -> Self {

@@ -138,7 +138,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.update_numbers()?;
         if !self.is_equal {
             let numbers = [self.session.seed(), self.attempted];
-            check_equality(self.session.device(), &self.session.store(), &numbers)?;
+            check_equality(&self.lanes[0].program, &numbers)?;
             self.is_equal = true;
         }
         let scalars = scalars(&self.numbers, random_key(self.step_seed(), self.attempted));

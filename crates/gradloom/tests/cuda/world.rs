@@ -4,7 +4,7 @@
 mod common;
 
 use super::skipped;
-use common::{Kind, check_equality, failures, trap};
+use common::{Kind, check_divergence, check_equality, failures, trap};
 use gradloom::prelude::*;
 use gradloom::{CudaOptions, ErrorKind, World, cuda_devices};
 
@@ -35,8 +35,15 @@ fn a_trap_on_one_gpu_ends_both_and_changes_nothing() {
     if skipped() || has_one() {
         return;
     }
-    let errors = failures(2, gpu, |_, train| trap(train));
+    let errors = failures(2, gpu, Kind::Sharded, |_, train| trap(train));
     assert_eq!(errors[1].kind(), ErrorKind::Trap);
     let kind = errors[0].kind();
     assert!(matches!(kind, ErrorKind::World | ErrorKind::NotFinite { .. }), "{}", errors[0]);
+}
+
+#[test]
+fn a_loss_that_is_not_finite_changes_nothing_on_any_gpu() {
+    if !skipped() && !has_one() {
+        check_divergence(gpu);
+    }
 }

@@ -133,6 +133,10 @@ fn check_launch(plan: &Plan, launch: &Launch, scratch: u64, name: &str) -> Resul
             "{name} is a library's product in the commit, which it cannot keep back"
         )));
     }
+    let is_stored = |access: &Access| plan.buffer(access.buffer).is_some_and(|b| b.region == Region::Store);
+    if launch.kernel.is_collective() && launch.writes.iter().any(is_stored) {
+        return Err(broken(format!("{name} writes the store, which it cannot keep back")));
+    }
     let may_have_gaps = launch.kernel.writes_strided() || by_library;
     if let Some(write) = launch.writes.iter().find(|w| !may_have_gaps && !w.layout.is_contiguous()) {
         return Err(broken(format!("{name} writes {} with gaps", write.buffer)));
