@@ -186,3 +186,13 @@ fn what_leaves_the_graph() {
         "line 3, column 8: expected the name of an op, found `output`"
     );
 }
+
+#[test]
+fn shards_of_states() {
+    for (ty, whole) in
+        [("f32[2]", "[5]"), ("f32[2, 1]", "[4]"), ("f32[0]", "[4]"), ("f32[2]", "[9223372036854775807, 4]")]
+    {
+        let message = error(&format!("%0: {ty} = state \"s\" {{init=0.0, whole={whole}}}"));
+        assert!(message.contains(&format!("{ty} is not one of equal, flat parts of {whole}")), "{message}");
+    }
+}

@@ -215,3 +215,88 @@ pub(super) fn joined(path: &Path, name: &str, notes: &mut Entries) -> Result<Opt
     }
     Ok(Some(tensors))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gradloom_core::ir::{DType, Number, Type};
+    use std::fs;
+
+    fn entry(name: &str, elements: usize, whole: &[usize]) -> (StoreEntry, Vec<u8>) {
+        let ty = Type::new(DType::F32, [elements]);
+        let bytes = (0..elements).flat_map(|i| (i as f32).to_le_bytes()).collect();
+        let (init, whole) = (Some(Number::Float(0.0)), whole.to_vec());
+        (StoreEntry { name: name.to_string(), ty, init, whole, offset: 0 }, bytes)
+    }
+
+    /// Writes a checkpoint of two ranks.
+    fn written(path: &Path, world: u64, number: u64) {
+        for rank in [1, 0] {
+            let writer = ShardWriter { rank, ranks: 2, world, number, check: &|| Ok(()) };
+            writer.write(path, &[entry("m", 6, &[3, 4]), entry("p", 2, &[])], &Entries::new()).unwrap();
+        }
+    }
+
+    #[test]
+    fn names_are_told_from_others() {
+        let of = |name: &str| ShardWriter::is_file_of(name, "state.safetensors");
+        assert!(of("state.safetensors.12-00000000000000ff.1-of-2"));
+        assert!(of("state.safetensors.12-00000000000000ff.1-of-2.partial"));
+        for other in [
+            "state.safetensors",
+            "state.safetensors.partial",
+            "state.safetensors.bak",
+            "state.safetensors.12-ff.1-of-2",
+            "state.safetensors.012-00000000000000ff.1-of-2",
+            "state.safetensors.12-00000000000000FF.1-of-2",
+            "state.safetensors.12-00000000000000ff.1-of-",
+            "state.safetensors.12-00000000000000ff.one-of-2",
+            "model.safetensors.12-00000000000000ff.1-of-2",
+        ] {
+            assert!(!of(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn only_earlier_shards_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        fs::write(folder.path().join("state.safetensors.bak"), "a user's").unwrap();
+        written(&path, 7, 3);
+        let next = Set { number: 4, world: 7, ranks: 2 }.file(&path, 1);
+        fs::write(&next, "of the next checkpoint").unwrap();
+        let files = || fs::read_dir(folder.path()).unwrap().count();
+        written(&path, 7, 3);
+        assert_eq!(files(), 5);
+        // Another world begins anew.
+        written(&path, 8, 1);
+        assert!(!next.exists() && files() == 4);
+        assert_eq!(Weights::open(&path).unwrap().get("m").unwrap().shape, [3, 4]);
+        remove_shards(&path);
+        assert_eq!(files(), 2);
+    }
+
+    #[test]
+    fn hostile_notes_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        written(&path, 7, 3);
+        for note in [
+            "{}",
+            "[",
+            r#"{"set": "3-0000000000000007", "ranks": 0, "whole": {"m": [3, 4]}}"#,
+            r#"{"set": "3-0000000000000007", "ranks": 18446744073709551615, "whole": {"m": [3, 4]}}"#,
+            r#"{"set": "../../etc/passwd", "ranks": 2, "whole": {"m": [3, 4]}}"#,
+            r#"{"set": "3-0000000000000007", "ranks": 2, "whole": {"m": [3, -4]}}"#,
+            r#"{"set": "3-0000000000000007", "ranks": 2, "whole": {"m": [4294967296, 4294967296]}}"#,
+            r#"{"set": "3-0000000000000007", "ranks": 2, "whole": {"m": [3, 5]}}"#,
+            r#"{"set": "3-0000000000000007", "ranks": 2, "whole": {"n": [3, 4]}}"#,
+            r#"{"set": "3-0000000000000007", "ranks": 2, "whole": {}}"#,
+            r#"{"set": "3-0000000000000007", "ranks": 65536, "whole": {"m": [3, 4]}}"#,
+        ] {
+            let notes = [(SHARDS.to_string(), note.to_string())].into();
+            write(&path, &tensors(&[&entry("p", 2, &[])]), &notes).unwrap();
+            assert_eq!(Weights::open(&path).unwrap_err().kind(), ErrorKind::File, "{note}");
+        }
+    }
+}
