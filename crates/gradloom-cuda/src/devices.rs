@@ -1,7 +1,7 @@
 //! Enumeration and opening of NVIDIA GPUs.
 
 use super::algorithms::Algorithms;
-use super::driver::{Driver, Failure, Properties};
+use super::driver::{Driver, Failure, GpuLink, Properties};
 use super::gpu::Gpu;
 use super::kept::Kept;
 use super::kernels::{Kernels, no_compiler};
@@ -35,27 +35,6 @@ pub struct CudaReport {
     /// Connections to the other GPUs, the fastest first, each with the other's index; those that the driver
     /// does not know are left out.
     pub links: Vec<(usize, GpuLink)>,
-}
-
-/// Connection between two GPUs, from the fastest kind to the slowest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum GpuLink {
-    /// A GPU accesses the memory of the other with its own atomic operations: NVLink or NVSwitch.
-    NvLink,
-    /// A GPU accesses the memory of the other over PCI Express.
-    Pcie,
-    /// Copies between the GPUs pass through the host's memory.
-    Host,
-}
-
-impl std::fmt::Display for GpuLink {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::NvLink => "NVLink",
-            Self::Pcie => "PCI Express",
-            Self::Host => "the host's memory",
-        })
-    }
 }
 
 /// Returns the NVIDIA GPUs of this machine that CUDA can use, in the driver's order; empty if there is no

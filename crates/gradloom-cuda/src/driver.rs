@@ -5,7 +5,6 @@
 //! is current ([`Driver::enter`]) before any other call, and that memory is freed and modules are unloaded
 //! only when no work on the device can still use them.
 
-use super::devices::GpuLink;
 use gradloom_codegen::cuda::LibraryProduct;
 use gradloom_core::ir::{CollectiveOp, DType};
 use std::fmt;
@@ -144,6 +143,27 @@ pub(super) trait Products: fmt::Debug + Send + Sync {
         addresses: [Address; 5],
         stream: Stream,
     ) -> Fallible<()>;
+}
+
+/// Connection between two GPUs, from the fastest kind to the slowest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GpuLink {
+    /// A GPU accesses the memory of the other with its own atomic operations: NVLink or NVSwitch.
+    NvLink,
+    /// A GPU accesses the memory of the other over PCI Express.
+    Pcie,
+    /// Copies between the GPUs pass through the host's memory.
+    Host,
+}
+
+impl fmt::Display for GpuLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NvLink => "NVLink",
+            Self::Pcie => "PCI Express",
+            Self::Host => "the host's memory",
+        })
+    }
 }
 
 /// The connection of a device to those of the other ranks of its world.

@@ -1,10 +1,9 @@
 //! A fake CUDA driver for tests. It stores memory and records calls, runs no kernels, and fails the call that
 //! a test selects.
 
-use super::devices::GpuLink;
 use super::driver::{
     Address, Algorithm, Call, CollectiveCall, Connection, Context, Driver, Event, Failure, Fallible,
-    Function, Graph, GraphExec, KernelCall, Module, Node, ProductCall, Products, Properties, Stream,
+    Function, GpuLink, Graph, GraphExec, KernelCall, Module, Node, ProductCall, Products, Properties, Stream,
 };
 use super::kernels::Compiler;
 use gradloom_codegen::cuda::LibraryProduct;

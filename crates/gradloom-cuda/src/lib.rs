@@ -34,5 +34,6 @@ mod program;
 mod tests;
 
 pub use device::CudaDevice;
-pub use devices::{CudaReport, GpuLink, cuda_devices};
+pub use devices::{CudaReport, cuda_devices};
+pub use driver::GpuLink;
 pub use options::CudaOptions;

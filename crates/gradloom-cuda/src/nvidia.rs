@@ -4,10 +4,9 @@
 //! of the driver's initialization.
 
 use super::cublas::Cublas;
-use super::devices::GpuLink;
 use super::driver::{
-    Address, Connection, Context, Driver, EDGE_DATA, Event, Failure, Fallible, Function, Graph, GraphExec,
-    KernelCall, Module, Node, Products, Properties, Stream,
+    Address, Connection, Context, Driver, EDGE_DATA, Event, Failure, Fallible, Function, GpuLink, Graph,
+    GraphExec, KernelCall, Module, Node, Products, Properties, Stream,
 };
 use super::nccl::{self, Nccl};
 use cudarc::driver::sys;
