@@ -192,9 +192,10 @@ impl DeviceArguments {
             }
         } else {
             // A launcher may show each rank its own GPU alone.
+            let rank = world::local_rank();
             let is_alone = || gradloom::cuda_devices().is_ok_and(|all| all.len() == 1);
-            let is_first = !world::is_started_by_ranks() && is_alone();
-            options = options.index(if is_first { 0 } else { world::local_rank() });
+            let sees_own = rank > 0 && !world::is_started_by_ranks() && is_alone();
+            options = options.index(if sees_own { 0 } else { rank });
         }
         if let Some(precision) = self.reduced() {
             options = options.precision(precision.into());

@@ -79,12 +79,13 @@ impl<M: Module, const N: usize> Train<M, N> {
                 return Err(Error::new(ErrorKind::File, message).help("give it another name"));
             }
         }
-        let content = self.store().read_all()?;
-        if content.iter().any(|(entry, _)| !entry.whole.is_empty()) {
-            return self.save_shards(path.as_ref(), &content, &all);
-        }
-        if self.session().device().rank() > 0 {
+        let has_shards = self.store().entries().iter().any(|entry| !entry.whole.is_empty());
+        if !has_shards && self.session().device().rank() > 0 {
             return Ok(());
+        }
+        let content = self.store().read_all()?;
+        if has_shards {
+            return self.save_shards(path.as_ref(), &content, &all);
         }
         let tensors: Vec<_> = content
             .iter()
