@@ -218,7 +218,9 @@ pub(super) unsafe fn dispatch(level: InstructionSet, code: impl Vectorized) {
     match level {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: guaranteed by the caller.
-        InstructionSet::Avx512 | InstructionSet::Avx512Bf16 => unsafe { x86::Avx512::new() }.vectorize(code),
+        InstructionSet::Avx512 | InstructionSet::Avx512Bf16 | InstructionSet::AmxBf16 => {
+            unsafe { x86::Avx512::new() }.vectorize(code);
+        }
         #[cfg(target_arch = "x86_64")]
         // SAFETY: guaranteed by the caller.
         InstructionSet::Avx2 => unsafe { x86::Avx2::new() }.vectorize(code),

@@ -16,6 +16,9 @@ const DEPTH_BLOCK: usize = 256;
 /// Maximum number of contracted indices that are processed together if the right operand is packed. It is
 /// larger than [`DEPTH_BLOCK`] because a task finishes one block before it packs the next.
 const PACKED_DEPTH_BLOCK: usize = 384;
+/// Unit of the contracted indices that are processed together if operands are rounded to 16 bits: those that
+/// a tile register has of a row.
+pub(super) const ROUNDED_DEPTH: usize = 32;
 /// Number of rows that are processed with all columns of a task before the next block of rows. With
 /// [`DEPTH_BLOCK`], they take a part of a second-level cache.
 const ROW_BLOCK: usize = 8 * super::STRIP;
@@ -191,7 +194,11 @@ impl DotPlan {
         let [_, _, _, depth] = self.schedule.largest_task();
         let most = if self.packs_right { PACKED_DEPTH_BLOCK } else { DEPTH_BLOCK };
         let block = depth.div_ceil(depth.div_ceil(most).max(1));
-        if matches!(self.form, Form::Blocks(_)) { block.next_multiple_of(BLOCK) } else { block }
+        match self.form {
+            Form::Blocks(_) => block.next_multiple_of(BLOCK),
+            _ if self.rounds => block.next_multiple_of(ROUNDED_DEPTH),
+            _ => block,
+        }
     }
 
     /// Returns `true` if a task processes all of its rows with one block of contracted indices before the

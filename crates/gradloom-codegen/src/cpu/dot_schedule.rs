@@ -8,6 +8,7 @@
 //! split first, and rows only if there are enough of them to pay for that.
 
 use super::STRIP;
+use super::dot_plan::ROUNDED_DEPTH;
 use crate::product::DotProblem;
 use std::ops::Range;
 
@@ -184,7 +185,7 @@ impl DotSchedule {
         Self {
             rows: Split::new(m, rows, ROW_UNIT),
             columns: Split::new(n, columns, COLUMN_UNIT),
-            depth: Split::new(k, parts, 2),
+            depth: Split::new(k, parts, ROUNDED_DEPTH),
             ..plain
         }
     }

@@ -6,9 +6,9 @@
 
 use crate::matrix::blocks::{Blocks, dots_of_blocks, pack_blocks};
 use crate::matrix::few::{add_rows, dots};
-use crate::matrix::pack::{pack_rows, pack_stepped, pack_transposed};
 #[cfg(target_arch = "x86_64")]
-use crate::matrix::rounded::pairs::PANEL;
+use crate::matrix::pack::panels;
+use crate::matrix::pack::{pack_rows, pack_stepped, pack_transposed};
 use crate::matrix::rounded::{Arithmetic, round_in_place, round_rows};
 use crate::matrix::stored::Stored;
 use crate::matrix::stored::{Bf16, F16, pack_stored};
@@ -236,10 +236,9 @@ impl ProductBlock<'_> {
                     if is_plain && right.free_stride == 1 {
                         bf16.pack_right_rows(self.columns, length, start, right.contract_stride, to);
                     } else if is_plain && right.contract_stride == 1 {
-                        let room = [panel, to];
-                        bf16.pack_right_columns(simd, self.columns, length, start, right.free_stride, room);
+                        bf16.pack_right_columns(self.columns, length, start, right.free_stride, to);
                     } else {
-                        for (start, width) in bf16.panels(self.columns) {
+                        for (start, width) in panels(self.columns, S::LANES) {
                             let columns = start..(start + width).min(self.columns);
                             self.pack_columns(simd, &columns, depth, panel);
                             let to = to.wrapping_add(start * length.div_ceil(2));
@@ -383,20 +382,17 @@ impl ProductBlock<'_> {
         else {
             return;
         };
-        let words = depth.len().div_ceil(2);
+        let target = TileTarget {
+            start: product,
+            row_stride: self.product.row_stride,
+            columns: self.columns,
+            padded: false,
+            accumulate: depth.start > 0,
+        };
         // SAFETY: guaranteed by the caller; both operands are packed for these contracted indices.
         unsafe {
             let left = bf16.pack_rows(count, depth.len(), left, room);
-            for (column, _) in bf16.panels(self.columns) {
-                let target = TileTarget {
-                    start: product.wrapping_add(column),
-                    row_stride: self.product.row_stride,
-                    columns: (self.columns - column).min(PANEL),
-                    padded: false,
-                    accumulate: depth.start > 0,
-                };
-                bf16.multiply(count, words, left, packed.wrapping_add(column * words), target);
-            }
+            bf16.multiply([count, depth.len()], left, packed, target);
         }
     }
 }

@@ -7,6 +7,8 @@
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod pairs;
+#[cfg(target_arch = "x86_64")]
+mod tiles;
 
 use super::tile::Rows;
 use crate::InstructionSet;
@@ -15,7 +17,7 @@ use gradloom_core::ir::half::{from_bf16, to_bf16};
 /// Instructions for products of operands that are rounded to bf16.
 #[derive(Clone, Copy)]
 pub(crate) enum Arithmetic {
-    /// Instructions that multiply pairs of bf16 and add both products to an f32.
+    /// Instructions that multiply pairs of bf16 and add both products to an f32, of vectors or of tiles.
     #[cfg(target_arch = "x86_64")]
     Pairs(pairs::Bf16),
     /// Those of f32, on numbers that are widened again once they are rounded.
@@ -26,9 +28,11 @@ impl Arithmetic {
     /// Returns the arithmetic of an instruction set, which this machine must support.
     pub(crate) fn of(level: InstructionSet) -> Self {
         match level {
-            // SAFETY: the processor supports the level.
             #[cfg(target_arch = "x86_64")]
-            InstructionSet::Avx512Bf16 => Self::Pairs(unsafe { pairs::Bf16::new() }),
+            // SAFETY: the processor supports the level.
+            InstructionSet::Avx512Bf16 | InstructionSet::AmxBf16 => {
+                Self::Pairs(unsafe { pairs::Bf16::of(level) })
+            }
             _ => Self::Widened,
         }
     }

@@ -18,6 +18,9 @@ pub enum InstructionSet {
     Avx512,
     /// AVX-512 with products of bf16 (AVX512_BF16).
     Avx512Bf16,
+    /// As above, with products of bf16 matrices in tile registers (AMX_BF16) that the system lets the process
+    /// use.
+    AmxBf16,
 }
 
 impl InstructionSet {
@@ -43,6 +46,9 @@ impl InstructionSet {
                     levels.push(InstructionSet::Avx512);
                     if is_x86_feature_detected!("avx512bf16") {
                         levels.push(InstructionSet::Avx512Bf16);
+                        if Tiles::detect() == Tiles::Usable {
+                            levels.push(InstructionSet::AmxBf16);
+                        }
                     }
                 }
             }
@@ -59,16 +65,69 @@ impl InstructionSet {
             InstructionSet::Avx2 => "AVX2",
             InstructionSet::Avx512 => "AVX-512",
             InstructionSet::Avx512Bf16 => "AVX-512 with bf16",
+            InstructionSet::AmxBf16 => "AVX-512 with AMX",
         }
     }
 
     /// Returns a description of how kernels multiply operands that are rounded to bf16.
     pub fn bf16_products(self) -> &'static str {
         match self {
-            InstructionSet::Avx512Bf16 => "bf16 by AVX512_BF16",
+            InstructionSet::AmxBf16 => "bf16 by AMX",
+            InstructionSet::Avx512Bf16 => match Tiles::detect() {
+                Tiles::Refused => "bf16 by AVX512_BF16; the system does not let this process use AMX",
+                _ => "bf16 by AVX512_BF16",
+            },
             _ => "bf16 operands, f32 arithmetic",
         }
     }
+}
+
+/// Availability of the tile registers of AMX with products of bf16.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tiles {
+    /// The processor has none, or the target is not Linux on x86-64.
+    Absent,
+    /// The processor has them, but the system does not let this process use them.
+    Refused,
+    Usable,
+}
+
+impl Tiles {
+    /// Detects the tile registers, and asks the system to let this process use them: their state is large, so
+    /// Linux saves it only for processes that ask. See `Documentation/arch/x86/xstate.rst` in its sources.
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    fn detect() -> Self {
+        static DETECTED: OnceLock<Tiles> = OnceLock::new();
+        const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
+        const XFEATURE_XTILEDATA: libc::c_long = 18;
+        *DETECTED.get_or_init(|| {
+            if !has_tiles() {
+                return Self::Absent;
+            }
+            // SAFETY: the call has two numbers as arguments, and changes the process's permissions only.
+            let answer =
+                unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) };
+            if answer == 0 { Self::Usable } else { Self::Refused }
+        })
+    }
+
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+    fn detect() -> Self {
+        Self::Absent
+    }
+}
+
+/// Returns `true` if the processor has products of bf16 in eight tiles of 16 rows of 64 bytes. See Intel,
+/// "Architecture Instruction Set Extensions Programming Reference", chapter 3.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn has_tiles() -> bool {
+    use std::arch::x86_64::{__cpuid, __cpuid_count};
+    const AMX_BF16_AND_TILE: u32 = 1 << 22 | 1 << 24;
+    if __cpuid(0).eax < 0x1d || __cpuid_count(7, 0).edx & AMX_BF16_AND_TILE != AMX_BF16_AND_TILE {
+        return false;
+    }
+    let palette = __cpuid_count(0x1d, 1);
+    (palette.ebx & 0xffff, palette.ebx >> 16, palette.ecx & 0xffff) == (64, 8, 16)
 }
 
 /// Description of a machine.
