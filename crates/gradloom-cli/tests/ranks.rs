@@ -9,6 +9,7 @@ mod common;
 use common::{Workspace, wait_until};
 use gradloom_testing::Random;
 use std::fs;
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -117,6 +118,107 @@ fn a_batch_that_does_not_divide_is_one_error() {
     assert!(planned.stdout.contains("predicted for hosts of 8 GPUs with NVLink"), "{}", planned.stdout);
     let wgsl = workspace.run("inspect tiny --world 4 --target wgsl");
     assert!(wgsl.code == Some(2) && wgsl.stderr.contains("WebGPU has no connection"), "{}", wgsl.stderr);
+}
+
+/// Runs two ranks, each with flags of its own, as a launcher would that starts commands. Returns the standard
+/// error and exit code of each.
+fn pair(workspace: &Workspace, port: u16, flags: [&str; 2], prefix: &str) -> [(String, Option<i32>); 2] {
+    let children = [0, 1].map(|rank| {
+        let command = workspace.command(&format!("{TRAIN} {}", flags[rank]));
+        let mut command = match rank {
+            1 if !prefix.is_empty() => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", &format!("{prefix}; exec \"$0\" \"$@\"")]).arg(command.get_program());
+                shell.args(command.get_args()).current_dir(workspace.path(""));
+                shell
+            }
+            _ => command,
+        };
+        let variables = [
+            ("RANK", rank.to_string()),
+            ("LOCAL_RANK", rank.to_string()),
+            ("WORLD_SIZE", "2".to_string()),
+            ("MASTER_ADDR", "127.0.0.1".to_string()),
+            ("MASTER_PORT", port.to_string()),
+            ("GRADLOOM_WORLD_JOIN_SECONDS", "20".to_string()),
+        ];
+        command.envs(variables).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts")
+    });
+    children.map(|child| {
+        let output = child.wait_with_output().unwrap();
+        (String::from_utf8(output.stderr).unwrap(), output.status.code())
+    })
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn ranks_with_other_settings_are_refused_by_name() {
+    let workspace = workspace();
+    workspace
+        .put("other.txt", b"another text, which is long enough to be divided into two parts of some length");
+    for (flag, values) in [
+        ("--lr 0.5", "--lr is 0.5 on this rank, and 0.01 on rank 0"),
+        ("--batch 24", "--batch is 24 on this rank, and 12 on rank 0"),
+        ("--precision bf16", "--precision is \"bf16\" on this rank, and null on rank 0"),
+        ("--save-every 5", "--save-every is 5 on this rank, and 4 on rank 0"),
+        ("--data other.txt", "SHA-256 of the data is "),
+        ("--shard-states", "--shard-states is true on this rank, and false on rank 0"),
+        ("--auto-resume", "--auto-resume is true on this rank, and false on rank 0"),
+    ] {
+        let [first, second] = pair(&workspace, free_port(), ["--out run", &format!("--out run {flag}")], "");
+        assert!(
+            first.0.contains(" gave up: ") && first.0.contains(values),
+            "{flag}: {} {}",
+            first.0,
+            second.0
+        );
+        assert!(first.0.contains("help: give all ranks the same command line"), "{}", first.0);
+        assert_eq!((first.1, second.1, second.0.as_str()), (Some(1), Some(1), ""), "{flag}");
+        assert!(!workspace.path("run").exists(), "{flag}");
+    }
+}
+
+#[test]
+fn a_failure_before_the_ranks_meet_is_printed() {
+    let workspace = workspace();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let [first, second] = pair(&workspace, port, ["--out run"; 2], "export GRADLOOM_WORLD_JOIN_SECONDS=2");
+    assert!(first.0.contains(&format!("cannot listen at port {port}")), "{}", first.0);
+    assert!(second.0.contains("has not reached rank 0"), "{}", second.0);
+    drop(taken);
+    for number in 0..4 {
+        let run = format!("run{number}");
+        let mut command = workspace.command(&format!("{TRAIN} --steps 1000000 --ranks 2 --out {run}"));
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let (began, mut victim) = (Instant::now(), None);
+        wait_until("a process", || {
+            victim = rank_of(child.id(), number % 2);
+            victim.is_some()
+        });
+        signal("KILL", victim.unwrap());
+        let output = child.wait_with_output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+        assert!(!output.status.success());
+        assert_eq!(error.matches("error: ").count(), 1, "{error}");
+        assert!(error.contains(&format!("rank {}", number % 2)), "{error}");
+    }
+}
+
+#[test]
+fn a_full_disk_on_one_rank_is_reported_with_its_remedy() {
+    let workspace = workspace();
+    let flags = format!("{SHARDS} --out run");
+    let [first, second] = pair(&workspace, free_port(), [&flags, &flags], "ulimit -f 8");
+    assert!(first.0.starts_with("error: rank 1 (") && first.0.contains("1-of-2: "), "{}", first.0);
+    assert!(first.0.contains("File too large") && first.0.contains("help: "), "{}", first.0);
+    assert_eq!((first.0.matches("error: ").count(), second.0.as_str()), (1, ""));
+    assert!(!workspace.path("run").exists(), "there is no run without a state");
+    workspace.succeed(&format!("{TRAIN} {SHARDS} --ranks 2 --out run"));
 }
 
 /// Sends a signal to a process.

@@ -46,6 +46,12 @@ impl Failure {
         self
     }
 
+    /// Adds a remedy.
+    pub(crate) fn also_help(mut self, more: &str) -> Self {
+        self.help = Some(self.help.map_or_else(|| more.to_string(), |help| format!("{help}; {more}")));
+        self
+    }
+
     /// Prefixes the message with `context` and a colon.
     pub(crate) fn context(mut self, context: &str) -> Self {
         self.message = format!("{context}: {}", self.message);
@@ -102,6 +108,12 @@ impl Failure {
         self.message.trim_end()
     }
 
+    /// Returns the error that the other processes of the world get.
+    pub(crate) fn for_the_world(&self) -> gradloom::Error {
+        let error = gradloom::Error::new(gradloom::ErrorKind::World, self.message());
+        self.help.iter().fold(error, |error, help| error.help(help.as_str()))
+    }
+
     /// Prints the message and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         tell!("error: {}", self.message());
@@ -109,11 +121,6 @@ impl Failure {
             tell!("  help: {help}");
         }
         self.exit_code()
-    }
-
-    /// Returns `true` if the command line must be changed.
-    pub(crate) fn is_usage(&self) -> bool {
-        self.usage
     }
 
     /// Returns the exit code.

@@ -5,15 +5,17 @@
 //! files but the shards of others; a failure is printed once.
 
 use crate::failure::{Failure, Result};
+use crate::output::tell;
 use gradloom::communicator::Communicator as _;
 use gradloom::nn::Module;
 use gradloom::plan::StoreEntry;
 use gradloom::runtime::files::{Entries, ShardWriter};
-use gradloom::{Error, ErrorKind, Membership, Trainer, World};
+use gradloom::{Membership, Trainer, World};
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -98,11 +100,24 @@ pub(crate) fn joined() -> Result<&'static World> {
     if let Some(world) = WORLD.get() {
         return Ok(world);
     }
+    wait_aloud();
     let world = World::from_env()?;
     if !world.is_first() {
         crate::output::leave_to_a_program();
     }
     Ok(WORLD.get_or_init(|| world))
+}
+
+/// Says on rank 0 that it waits for the others, if they do not come at once.
+fn wait_aloud() {
+    let Some(own) = Membership::from_env().ok().filter(|own| own.size > 1 && own.rank == 0) else { return };
+    let say = move || {
+        thread::sleep(Duration::from_secs(5));
+        if WORLD.get().is_none() {
+            tell!("waiting until all {} processes have started", own.size);
+        }
+    };
+    let _ = thread::Builder::new().name("gradloom-waiting".to_string()).spawn(say);
 }
 
 /// Returns the number of this process among those of its host, which is that of its GPU.
@@ -126,12 +141,51 @@ pub(crate) fn cores() -> usize {
     (all / here.max(1)).clamp(1, 1024)
 }
 
-/// Waits until all ranks have come here.
+/// Waits until all ranks have come here with the same settings.
 ///
 /// # Errors
-/// Returns an error if a rank has failed.
-pub(crate) fn meet() -> Result<()> {
+/// Returns an error if the settings differ, or a rank has failed.
+pub(crate) fn meet(settings: &[(String, String)]) -> Result<()> {
+    agree(settings)?;
+    HAS_MET.store(true, Ordering::Relaxed);
     Ok(WORLD.get().map_or(Ok(()), |world| world.all_reduce(&mut []))?)
+}
+
+/// True once all ranks are ready for the first step.
+static HAS_MET: AtomicBool = AtomicBool::new(false);
+
+/// Checks that all ranks have been given the options that decide what they tell each other.
+///
+/// # Errors
+/// Returns an error if the options differ, or a rank has failed.
+pub(crate) fn agree_on_options(resumes: bool, auto_resumes: bool) -> Result<()> {
+    let WorldArguments { round_sums, shard_states, .. } = ARGUMENTS.get().copied().unwrap_or_default();
+    let options = [
+        ("--resume", resumes),
+        ("--auto-resume", auto_resumes),
+        ("--round-sums", round_sums),
+        ("--shard-states", shard_states),
+    ];
+    agree(&options.map(|(name, is_given)| (name.to_string(), is_given.to_string())))
+}
+
+/// Checks that this rank has the names and values of rank 0. All ranks must call this.
+fn agree(own: &[(String, String)]) -> Result<()> {
+    let Some(world) = WORLD.get().filter(|world| world.size() > 1) else { return Ok(()) };
+    let line = |(name, value): &(String, String)| format!("{name}\t{}", value.replace(['\n', '\t'], " "));
+    let lines: Vec<String> = own.iter().map(line).collect();
+    let mut first = lines.join("\n").into_bytes();
+    world.broadcast(0, &mut first)?;
+    let first = String::from_utf8_lossy(&first);
+    let mut pairs =
+        lines.iter().map(|own| own.split_once('\t')).zip(first.lines().map(|own| own.split_once('\t')));
+    let Some((Some((name, own)), Some((_, other)))) = pairs.find(|(own, first)| own != first) else {
+        return Ok(());
+    };
+    let failure = Failure::failed(format!("{name} is {own} on this rank, and {other} on rank 0"))
+        .help("give all ranks the same command line, and the same files and run folder");
+    abort(&failure);
+    Err(failure)
 }
 
 /// Returns `true` in the process that prints and writes files.
@@ -148,26 +202,27 @@ pub(crate) fn leave() {
 /// the failure: the first rank, which learns of the failures of all, or the second if the first one has
 /// failed without a word.
 pub(crate) fn tells(failure: &Failure) -> bool {
-    if let Some(world) = WORLD.get() {
-        if failure.is_usage() && !world.is_first() {
+    let names = |rank: usize| failure.message().starts_with(&format!("rank {rank} "));
+    let Some(world) = WORLD.get() else {
+        // The ranks have not met. Rank 0 has an error of its own, or has told it to those that came; another
+        // rank's own error names that rank or, if rank 0 was lost, rank 0.
+        let rank = Membership::from_env().map_or(0, |own| own.rank);
+        return !failure.is_of_world() || rank == 0 || names(rank) || rank == 1 && names(0);
+    };
+    if !failure.is_of_world() {
+        if !world.is_first() && !HAS_MET.load(Ordering::Relaxed) {
             // The command line is the same for all, so the first rank most likely finds the same error.
             let end = Instant::now() + SAME_ERROR;
             while world.check().is_ok() && Instant::now() < end {
                 thread::sleep(Duration::from_millis(10));
             }
         }
-        if !failure.is_of_world() {
-            world.abort(&Error::new(ErrorKind::World, failure.message()));
-            return world.is_first();
-        }
-    } else if !failure.is_of_world() {
-        return true;
+        world.abort(&failure.for_the_world());
+        return world.is_first();
     }
-    // All ranks have the same message, also those that have not joined yet.
-    let rank = WORLD.get().map(World::rank).or_else(|| Membership::from_env().ok().map(|own| own.rank));
-    let message = failure.message();
-    let first_is_lost = message.starts_with("rank 0 ") && !message.contains(" gave up: ");
-    rank.is_none_or(|rank| rank == usize::from(first_is_lost))
+    // All ranks have the same message.
+    let first_is_lost = names(0) && !failure.message().contains(" gave up: ");
+    world.rank() == usize::from(first_is_lost)
 }
 
 /// Sends the path of the run's folder from rank 0, which gives it, to the others. Returns the path.
@@ -195,7 +250,7 @@ pub(crate) fn first_says(answer: bool) -> Result<bool> {
 
 /// Tells the other ranks that this one cannot go on, before it comes to its next collective op.
 pub(crate) fn abort(failure: &Failure) {
-    WORLD.get().into_iter().for_each(|world| world.abort(&Error::new(ErrorKind::World, failure.message())));
+    WORLD.get().into_iter().for_each(|world| world.abort(&failure.for_the_world()));
 }
 
 /// Writes the state after a step together with the other ranks, each its shards.
@@ -279,7 +334,7 @@ impl Agreement {
     }
 }
 
-/// Time for which a rank with an error of the command line waits for the first rank to find it, too.
+/// Time for which a rank with an error before the first step waits for the first rank to find it, too.
 const SAME_ERROR: Duration = Duration::from_secs(2);
 
 /// Starts processes and waits until all have ended. Returns the exit code of the run.
@@ -306,19 +361,32 @@ fn start(ranks: u16) -> Result<ExitCode> {
     let lines = Arc::clone(&children.lines);
     // Another handler is not an error: without this one, an interrupt ends this process, and so the others.
     let _ = ctrlc::set_handler(move || interrupt(&lines));
-    let status = children.wait().map_err(failed)?;
-    let code = status.map_or(0, |status| status.code().unwrap_or(1));
-    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+    let Some((rank, status)) = children.wait().map_err(failed)? else { return Ok(ExitCode::SUCCESS) };
+    match status.code() {
+        // Processes that have met say themselves that one has been killed.
+        None if children.unmet => Err(Failure::failed(format!(
+            "--ranks {ranks}: rank {rank} was ended before the ranks had met: {status}"
+        ))),
+        code => Ok(ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))),
+    }
 }
 
-/// Lines to the standard inputs of the processes: a byte is an interrupt, the end of the line ends a process.
+/// Lines to the standard inputs of the processes: [`INTERRUPT`] or [`LOST`], or the end of the line, which
+/// ends a process.
 type Lines = Mutex<Vec<ChildStdin>>;
+
+/// Byte that asks a process to stop.
+const INTERRUPT: u8 = b'!';
+/// Byte that tells a process that another one has failed, so that it does not wait for it.
+const LOST: u8 = b'x';
+/// Exit code of a process that was waiting for one that has failed.
+const UNMET: i32 = 3;
 
 /// Passes an interrupt to rank 0. A second one ends all processes.
 fn interrupt(lines: &Lines) {
     let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
     let is_first = !std::mem::replace(&mut *INTERRUPTED.lock().unwrap_or_else(PoisonError::into_inner), true);
-    let passed = is_first && lines.first_mut().is_some_and(|line| line.write_all(b"!").is_ok());
+    let passed = is_first && lines.first_mut().is_some_and(|line| line.write_all(&[INTERRUPT]).is_ok());
     if !passed {
         lines.clear();
     }
@@ -332,7 +400,11 @@ fn listen() {
     let obey = || {
         let mut byte = [0];
         while matches!(io::stdin().read(&mut byte), Ok(1)) {
-            crate::train::interrupt::stop();
+            match byte[0] {
+                LOST if WORLD.get().is_none() => std::process::exit(UNMET),
+                LOST => {}
+                _ => crate::train::interrupt::stop(),
+            }
         }
         std::process::exit(1);
     };
@@ -346,6 +418,8 @@ struct Children {
     /// Processes that run, with their ranks.
     running: Vec<(u16, Child)>,
     lines: Arc<Lines>,
+    /// True if one was waiting for another that has failed.
+    unmet: bool,
 }
 
 impl Children {
@@ -361,10 +435,10 @@ impl Children {
         Ok(())
     }
 
-    /// Waits until all processes have ended. Returns the status of rank 0 if it has failed, otherwise that of
-    /// the first that has.
-    fn wait(&mut self) -> io::Result<Option<ExitStatus>> {
-        let mut failed: Option<(ExitStatus, Instant)> = None;
+    /// Waits until all processes have ended. Returns the rank and status of rank 0 if it has failed,
+    /// otherwise those of the first that has.
+    fn wait(&mut self) -> io::Result<Option<(u16, ExitStatus)>> {
+        let mut failed: Option<(u16, ExitStatus, Instant)> = None;
         let mut grace = GRACE;
         while !self.running.is_empty() {
             let mut running = Vec::new();
@@ -373,19 +447,25 @@ impl Children {
                     running.push((rank, child));
                     continue;
                 };
-                if !status.success() && (rank == 0 || failed.is_none()) {
-                    failed = Some((status, Instant::now()));
+                if status.code() == Some(UNMET) {
+                    self.unmet = true;
+                } else if !status.success() && (rank == 0 || failed.is_none()) {
+                    if failed.is_none() {
+                        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+                        lines.iter_mut().for_each(|line| _ = line.write_all(&[LOST]));
+                    }
+                    failed = Some((rank, status, Instant::now()));
                 }
                 if rank == 0 {
                     grace = GRACE_WITHOUT_FIRST;
                 }
             }
             self.running = running;
-            if failed.is_some_and(|(_, since)| since.elapsed() > grace) {
+            if failed.is_some_and(|(_, _, since)| since.elapsed() > grace) {
                 self.running.iter_mut().for_each(|(_, child)| _ = child.kill());
             }
             thread::sleep(Duration::from_millis(10));
         }
-        Ok(failed.map(|(status, _)| status))
+        Ok(failed.map(|(rank, status, _)| (rank, status)))
     }
 }

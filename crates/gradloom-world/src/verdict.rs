@@ -6,9 +6,9 @@
 use gradloom_core::error::{Error, ErrorKind};
 use std::time::Duration;
 
-/// Longest reason that a rank can give, in bytes; less than a message may have.
+/// Longest reason or remedy that a rank can give, in bytes; both fit into a message.
 const MAX_REASON: usize = 2000;
-const RESTART: &str = "read the output of that rank, then start all ranks again from the last checkpoint";
+const RESTART: &str = "start all ranks again from the last checkpoint";
 
 /// One fault of one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl Verdict {
 
     /// Makes the verdict on a rank whose connection closed without a goodbye.
     pub(crate) fn ended(name: &str) -> Self {
-        Self::new(format!("{name} ended"), RESTART)
+        Self::new(format!("{name} ended"), format!("read the output of that rank, then {RESTART}"))
     }
 
     /// Makes the verdict on a rank that left while another one waits for it.
@@ -50,10 +50,12 @@ impl Verdict {
         Self::new(format!("{name} sent bytes that are no message"), "start the same program on all ranks")
     }
 
-    /// Makes the verdict on a rank that gave up by itself. A long reason is cut.
-    pub(crate) fn gave_up(name: &str, reason: &str) -> Self {
-        let reason = &reason[..reason.floor_char_boundary(MAX_REASON)];
-        Self::new(format!("{name} gave up: {reason}"), RESTART)
+    /// Makes the verdict on a rank that gave up by itself, with the remedy for its reason. Long texts are
+    /// cut.
+    pub(crate) fn gave_up(name: &str, reason: &str, remedy: Option<&str>) -> Self {
+        let [reason, remedy] = [reason, remedy.unwrap_or("read the output of that rank")]
+            .map(|text| &text[..text.floor_char_boundary(MAX_REASON)]);
+        Self::new(format!("{name} gave up: {reason}"), format!("{remedy}; then {RESTART}"))
     }
 
     pub(crate) fn error(&self) -> Error {

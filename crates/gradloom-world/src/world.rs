@@ -120,9 +120,11 @@ impl World {
     }
 
     /// Tells all other ranks that this one gives up because of `error`. Their collectives fail with an error
-    /// that names this rank and has the message of `error`. It waits for rank 0 for a few seconds at most.
+    /// that names this rank and has the message and the remedies of `error`. It waits for rank 0 for a few
+    /// seconds at most.
     pub fn abort(&self, error: &Error) {
-        self.0.abort(error.message());
+        let remedies: Vec<&str> = error.remedies().collect();
+        self.0.abort(error.message(), (!remedies.is_empty()).then(|| remedies.join("; ")).as_deref());
     }
 
     /// Leaves the world in order. Later calls do nothing, and later collectives fail. The other ranks fail if
@@ -147,8 +149,8 @@ impl World {
 }
 
 impl Inner {
-    fn abort(&self, reason: &str) {
-        let verdict = Verdict::gave_up(&self.state.name(self.state.rank), reason);
+    fn abort(&self, reason: &str, remedy: Option<&str>) {
+        let verdict = Verdict::gave_up(&self.state.name(self.state.rank), reason, remedy);
         match &self.links {
             Some(links) => _ = links.control.report(verdict),
             None => _ = self.state.fail(verdict),
@@ -166,7 +168,7 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         if thread::panicking() && self.state.check().is_ok() && !self.state.is_leaving() {
-            self.abort("it panicked");
+            self.abort("it panicked", None);
         }
         self.leave();
     }

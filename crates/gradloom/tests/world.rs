@@ -396,7 +396,10 @@ fn ranks_that_begin_with_other_parameters_are_refused() {
     });
     for error in errors {
         assert_eq!(error.kind(), ErrorKind::World);
-        assert!(error.message().contains("rank 1 does not begin with the parameters of rank 0"), "{error}");
+        assert!(
+            error.message().contains("this rank begins with other parameters than rank 0 has"),
+            "{error}"
+        );
     }
 }
 

@@ -98,7 +98,7 @@ pub(super) fn create(options: &Options, json: bool) -> Result<Run> {
     let beginning = Snapshot::of(&train.store(), 0)?;
     let writer = writer()?;
     interrupt::save_first();
-    world::meet()?;
+    world::meet(&settings.common())?;
     let folder = RunFolder::create(options.out.as_deref(), &settings.preset);
     let folder = folder.map_err(|failure| match &options.out {
         Some(_) => failure.under("--out"),
@@ -231,7 +231,7 @@ impl Follower {
         };
         let spare = world::shards_states().then(|| Snapshot::of(&train.store(), steps)).transpose()?;
         interrupt::save_first();
-        world::meet()?;
+        world::meet(&settings.common())?;
         let shards = spare.map(|spare| {
             let folder = resumed.map_or_else(|| world::share_folder(None), |path| Ok(path.to_path_buf()))?;
             if resumed.is_none() || world::first_says(!is_saved)? {
@@ -256,7 +256,7 @@ pub(super) fn resume(path: &Path, options: &Options, json: bool) -> Result<Run> 
     let writer = writer()?;
     let spare = Snapshot::of(&train.store(), saved.steps)?;
     interrupt::save_first();
-    world::meet()?;
+    world::meet(&settings.common())?;
     let is_changed = *settings != saved.settings;
     let is_changed = if world::shards_states() { world::first_says(is_changed)? } else { is_changed };
     if is_changed {

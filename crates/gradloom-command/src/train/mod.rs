@@ -94,19 +94,20 @@ pub(crate) fn run(arguments: Arguments) -> Result<()> {
         leave_to_a_program();
     }
     interrupt::listen()?;
-    let resume = match (arguments.auto_resume, &options.out) {
-        (false, _) => arguments.resume,
-        (true, Some(folder)) => {
-            world::joined()?;
+    if arguments.auto_resume && options.out.is_none() {
+        return Err(
+            Failure::usage("--auto-resume: there is no --out").help("name the run's folder with --out")
+        );
+    }
+    let is_first = world::joined()?.is_first();
+    world::agree_on_options(arguments.resume.is_some(), arguments.auto_resume)?;
+    let resume = match &options.out {
+        Some(folder) if arguments.auto_resume => {
             world::first_says(RunFolder::has_run(folder))?.then(|| folder.clone())
         }
-        (true, None) => {
-            return Err(
-                Failure::usage("--auto-resume: there is no --out").help("name the run's folder with --out")
-            );
-        }
+        _ => arguments.resume,
     };
-    if !world::joined()?.is_first() {
+    if !is_first {
         return follow::follow(resume.as_deref(), &options);
     }
     let run = match &resume {

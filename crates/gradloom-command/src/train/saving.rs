@@ -183,9 +183,21 @@ impl Saving {
     pub(super) fn interrupted(&mut self, step: u64, failure: Failure) -> Failure {
         // Ignore a second failure, because the first one is more informative.
         let _ = self.settle();
+        if failure.is_of_world() {
+            return failure;
+        }
         failure.context(&format!("saving after step {} failed", thousands(step))).help(format!(
             "the state of step {} is whole; make room or lift the restriction, then {} repeats what came \
              after it, bit for bit",
+            thousands(self.saved),
+            resume_line(&self.files.folder)
+        ))
+    }
+
+    /// Adds the way on to the failure of another rank.
+    pub(super) fn after_loss(&self, failure: Failure) -> Failure {
+        failure.also_help(&format!(
+            "the state of step {} is saved, and {} goes on from it",
             thousands(self.saved),
             resume_line(&self.files.folder)
         ))

@@ -321,6 +321,21 @@ impl Settings {
         serde_json::to_string_pretty(&self.options()).expect("settings are plain data") + "\n"
     }
 
+    /// Returns the names and values of the settings that all ranks of a world have in common. What a host may
+    /// have for itself is left out: paths, the GPU, the number of threads.
+    pub(crate) fn common(&self) -> Vec<(String, String)> {
+        let mut options = self.options();
+        let record = options.run.take();
+        let options = Options { data: None, init: None, adapter: None, threads: None, ..options };
+        let serde_json::Value::Object(values) = serde_json::json!(options) else {
+            unreachable!("options have names")
+        };
+        let flags =
+            values.iter().map(|(name, value)| (format!("--{}", name.replace('_', "-")), value.to_string()));
+        let data = record.map(|record| ("SHA-256 of the data".to_string(), record.data_sha256));
+        flags.chain(data).collect()
+    }
+
     /// Returns the options that resolve to these settings.
     fn options(&self) -> Options {
         let Self { preset, init, model, data, training, tokenizer, lora } = self.clone();

@@ -46,6 +46,10 @@ pub(super) fn train(run: Run, debug_nan: bool) -> Result<()> {
     // Report the first of two failures, which is more informative.
     let result = result.and_then(|text| settled.map(|()| text));
     let result = result.and_then(|text| text.map_or(Ok(()), |text| finish(&files, &text)));
+    let result = result.map_err(|failure| match failure.is_of_world() {
+        true => course.saving.after_loss(failure),
+        false => failure,
+    });
     let reason = match &result {
         Err(_) => Reason::Failed,
         Ok(()) if is_done => Reason::Done,

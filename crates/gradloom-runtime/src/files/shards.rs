@@ -173,6 +173,12 @@ pub(super) fn joined(path: &Path, name: &str, notes: &mut Entries) -> Result<Opt
     let ranks =
         note["ranks"].as_u64().filter(|ranks| (1..=MOST_RANKS).contains(ranks)).ok_or_else(invalid)?;
     let ranks = usize::try_from(ranks).map_err(|_| invalid())?;
+    if let Some(rank) = note["rank"].as_u64() {
+        let message = format!("{name}: the file has only the shards of rank {rank} of a checkpoint");
+        return Err(Error::new(ErrorKind::File, message).help(format!(
+            "open the checkpoint, a file in the same folder that {ranks} such files belong to"
+        )));
+    }
     let set = note["set"].as_str().and_then(|tag| Set::parse(tag, ranks)).ok_or_else(invalid)?;
     let mut tensors: Vec<Joined> = Vec::new();
     for (tensor, shape) in note["whole"].as_object().ok_or_else(invalid)? {

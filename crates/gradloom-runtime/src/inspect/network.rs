@@ -64,19 +64,32 @@ impl Network {
 }
 
 /// Messages of a step.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Traffic {
-    /// Number of collective ops.
-    pub(super) ops: usize,
-    /// Bytes of their whole operands or results.
-    pub(super) bytes: u64,
+    /// Collective ops, in order.
+    pub(super) messages: Vec<Message>,
     /// Predicted time of all messages, one after the other.
     pub(super) all: Duration,
     /// Predicted time of those that no later kernel of the backward pass can hide.
     pub(super) exposed: Duration,
 }
 
+/// Messages of a collective op.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Message {
+    pub(super) op: CollectiveOp,
+    /// Number of values.
+    pub(super) values: usize,
+    /// Bytes of the whole operands or results.
+    pub(super) bytes: u64,
+}
+
 impl Traffic {
+    /// Returns the bytes of all messages.
+    pub(super) fn bytes(&self) -> u64 {
+        self.messages.iter().map(|message| message.bytes).sum()
+    }
+
     /// Returns the messages of a plan; `None` if it has none.
     pub(super) fn of(plan: &Plan, network: &Network) -> Option<Self> {
         let op_of = |launch: &Launch| match launch.kernel {
@@ -88,21 +101,20 @@ impl Traffic {
             .launches
             .iter()
             .rposition(|launch| op_of(launch).is_some_and(|(op, _)| op == CollectiveOp::CheckedAllReduce));
-        let mut traffic = Self { ops: 0, bytes: 0, all: Duration::ZERO, exposed: Duration::ZERO };
+        let mut traffic = Self { messages: Vec::new(), all: Duration::ZERO, exposed: Duration::ZERO };
         for (number, launch) in plan.launches.iter().enumerate() {
             let Some((op, ranks)) = op_of(launch) else { continue };
             let whole = if op == CollectiveOp::AllGather { &launch.writes } else { &launch.reads };
             let size = |access: &Access| access.layout.shape.elements() as u64 * access.dtype.bytes() as u64;
             let bytes: u64 = whole.iter().map(size).sum();
             let time = Duration::from_secs_f64(network.time(op, bytes as f64, ranks));
-            traffic.ops += 1;
-            traffic.bytes += bytes;
+            traffic.messages.push(Message { op, values: whole.len(), bytes });
             traffic.all += time;
             if last.is_none_or(|last| number >= last) {
                 traffic.exposed += time;
             }
         }
-        (traffic.ops > 0).then_some(traffic)
+        (!traffic.messages.is_empty()).then_some(traffic)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Summarizes a program: stages, passes, operations and memory, as text and as JSON.
 
 use super::Inspection;
-use super::network::{Network, Traffic};
+use super::network::{Message, Network, Traffic};
 use crate::train::thousands;
 use gradloom_codegen::cuda::{Cut, Replay, Shape};
 use gradloom_core::ir::Graph;
@@ -41,8 +41,11 @@ pub(super) fn json(inspection: &Inspection<'_>) -> String {
         "workspace_bytes": totals.workspace,
         "planned_peak_bytes": totals.peak(),
         "communication": Traffic::of(plan, &Network::NVLINK).map(|traffic| json!({
-            "ops": traffic.ops,
-            "bytes": traffic.bytes,
+            "ops": traffic.messages.len(),
+            "bytes": traffic.bytes(),
+            "messages": traffic.messages.iter().map(|Message { op, values, bytes }| json!({
+                "op": op.name(), "values": values, "bytes": bytes,
+            })).collect::<Vec<_>>(),
             "predicted_ms": ms(traffic.all),
             "predicted_exposed_ms": ms(traffic.exposed),
         })),
@@ -158,13 +161,21 @@ fn memory(inspection: &Inspection<'_>, out: &mut impl Write) -> fmt::Result {
     )?;
     writeln!(out, "{}", line("workspace", totals.workspace, "scratch of the largest kernel"))?;
     writeln!(out, "{}", line("peak", totals.peak(), ""))?;
-    if let Some(Traffic { ops, bytes, all, exposed }) = Traffic::of(plan, &Network::NVLINK) {
-        writeln!(out, "\ncommunication of a step: {ops} collective ops on {}", human_bytes(bytes))?;
+    if let Some(traffic) = Traffic::of(plan, &Network::NVLINK) {
+        let Traffic { messages, all, exposed } = &traffic;
+        let (ops, bytes) = (messages.len(), human_bytes(traffic.bytes()));
+        writeln!(out, "\ncommunication of a step: {ops} collective ops on {bytes}")?;
+        for Message { op, values, bytes } in messages.iter().take(LARGEST) {
+            writeln!(out, "  {:>10}  {} of {values} values", human_bytes(*bytes), op.name())?;
+        }
+        if ops > LARGEST {
+            writeln!(out, "  and {} more", ops - LARGEST)?;
+        }
         if inspection.replay().is_some() {
             let ms = |time: Duration| format!("{:.2} ms", time.as_secs_f64() * 1e3);
-            let all = ms(all);
+            let all = ms(*all);
             writeln!(out, "  {all:>10}  predicted for hosts of 8 GPUs with NVLink, one op after the other")?;
-            writeln!(out, "  {:>10}  of it after the backward pass, so that nothing hides it", ms(exposed))?;
+            writeln!(out, "  {:>10}  of it after the backward pass, so that nothing hides it", ms(*exposed))?;
         }
     }
     let mut largest: Vec<&Buffer> = plan.buffers.iter().filter(|b| b.region == Region::Step).collect();

@@ -31,11 +31,11 @@ pub(super) fn check_equality(program: &Program, numbers: &[u64]) -> Result<()> {
     let mut first = own.concat();
     communicator.broadcast(0, &mut first)?;
     let what = match first.split_at_checked(8) {
-        Some((values, _)) if values != own[0] => "does not begin with the parameters of rank 0",
-        Some((_, ops)) if ops != own[1] => "exchanges other values than rank 0 in a step",
+        Some((values, _)) if values != own[0] => "other parameters than rank 0 has",
+        Some((_, ops)) if ops != own[1] => "a step that exchanges other values than rank 0's",
         _ => return Ok(()),
     };
-    let error = Error::new(ErrorKind::World, format!("rank {} {what}", communicator.rank())).help(
+    let error = Error::new(ErrorKind::World, format!("this rank begins with {what}")).help(
         "give all ranks the same model, seed and settings, load the same files and the same number of steps, and \
          use GPUs of one kind with the same libraries",
     );
