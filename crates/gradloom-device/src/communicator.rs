@@ -19,7 +19,8 @@ pub trait Communicator: fmt::Debug + Send + Sync {
     /// Returns a random number that all ranks of this world have, and no other world.
     fn session(&self) -> u64;
     /// Replaces each element of `parts` by its sum over all ranks. The order of the additions depends only on
-    /// the lengths and the number of ranks.
+    /// the lengths and the number of ranks. No rank returns before all have called this, even if there is no
+    /// element.
     ///
     /// # Errors
     /// Returns [`ErrorKind::World`], naming the rank that failed. The

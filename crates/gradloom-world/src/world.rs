@@ -189,8 +189,14 @@ impl Communicator for World {
 
     fn all_reduce(&self, parts: &mut [&mut [f32]]) -> Result<()> {
         let call = Call::new(Kind::AllReduce, 0, parts.iter().map(|part| part.len()));
+        let is_empty = parts.iter().all(|part| part.is_empty());
         self.collective(call, |ring, state| {
-            collective::run(ring, &mut AllReduce::new(ring.rank, ring.size, parts), state)
+            let (rank, size) = (ring.rank, ring.size);
+            if is_empty {
+                // Without an element, ranks would wait for their neighbors only.
+                return collective::run(ring, &mut AllReduce::new(rank, size, &mut [&mut [0.0]]), state);
+            }
+            collective::run(ring, &mut AllReduce::new(rank, size, parts), state)
         })
     }
 

@@ -321,19 +321,19 @@ fn dequantize() {
 
 #[test]
 fn arg_reduce() {
-    for shape in ["[5, 130]", "[3, 7]", "[300, 1]", "[2, 700]"] {
-        let [rows, columns] =
-            [shape[1..].split(',').next().unwrap(), shape.split(' ').nth(1).unwrap().trim_end_matches(']')];
-        for dtype in ["f32", "i32", "u32"] {
+    // Short and long reductions, of few results: a workgroup computes each.
+    for ([rows, columns], axes) in
+        [([5, 13], 0..2), ([3, 70], 0..2), ([40, 1], 0..2), ([700, 2], 0..1), ([2, 700], 1..2)]
+    {
+        for (dtype, axis) in
+            ["f32", "i32", "u32"].into_iter().flat_map(|dtype| axes.clone().map(move |axis| (dtype, axis)))
+        {
             for op in ["argmax", "argmin"] {
-                agrees(
-                    &format!("%0: {dtype}{shape} = input \"x\"\n%1: i32[{rows}] = {op} %0 {{axis=1}}"),
-                    &leaves(),
+                let results = if axis == 0 { columns } else { rows };
+                let lines = format!(
+                    "%0: {dtype}[{rows}, {columns}] = input \"x\"\n%1: i32[{results}] = {op} %0 {{axis={axis}}}"
                 );
-                agrees(
-                    &format!("%0: {dtype}{shape} = input \"x\"\n%1: i32[{columns}] = {op} %0 {{axis=0}}"),
-                    &leaves(),
-                );
+                agrees(&lines, &leaves());
             }
         }
     }

@@ -3,6 +3,7 @@
 use super::support::{patient, world};
 use gradloom_device::communicator::Communicator;
 use gradloom_world::{Membership, World};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 const SIZES: [usize; 6] = [1, 2, 3, 4, 5, 8];
@@ -45,6 +46,22 @@ fn all_reduce(world: &World, parts: &mut [Vec<f32>]) {
 
 fn bits(parts: &[Vec<f32>]) -> Vec<u32> {
     parts.iter().flatten().map(|value| value.to_bits()).collect()
+}
+
+#[test]
+fn no_rank_leaves_a_sum_before_all_have_entered_it() {
+    for size in SIZES {
+        let entered = AtomicUsize::new(0);
+        world(size, |world| {
+            let mut numbers = Numbers(world.rank() as u64 + 1);
+            for round in 1..=50 {
+                std::thread::sleep(Duration::from_micros(numbers.next() % 300));
+                entered.fetch_add(1, Ordering::SeqCst);
+                all_reduce(&world, &mut parts(0, &lengths()[round % 4], Numbers::integers));
+                assert!(entered.load(Ordering::SeqCst) >= round * size, "round {round} of {size} ranks");
+            }
+        });
+    }
 }
 
 #[test]
