@@ -84,6 +84,10 @@ impl InstructionSet {
 
 /// Availability of the tile registers of AMX with products of bf16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    not(all(target_arch = "x86_64", target_os = "linux")),
+    allow(dead_code, reason = "tiles are used on Linux alone")
+)]
 enum Tiles {
     /// The processor has none, or the target is not Linux on x86-64.
     Absent,
