@@ -326,14 +326,18 @@ impl Settings {
     pub(crate) fn common(&self) -> Vec<(String, String)> {
         let mut options = self.options();
         let record = options.run.take();
-        let options = Options { data: None, init: None, adapter: None, threads: None, ..options };
+        let options =
+            Options { data: None, tokenizer: None, init: None, adapter: None, threads: None, ..options };
         let serde_json::Value::Object(values) = serde_json::json!(options) else {
             unreachable!("options have names")
         };
         let flags =
             values.iter().map(|(name, value)| (format!("--{}", name.replace('_', "-")), value.to_string()));
-        let data = record.map(|record| ("SHA-256 of the data".to_string(), record.data_sha256));
-        flags.chain(data).collect()
+        let files = record.into_iter().flat_map(|record| {
+            let tokenizer = record.tokenizer_sha256.unwrap_or(record.tokenizer);
+            [("SHA-256 of the data", record.data_sha256), ("tokenizer", tokenizer)]
+        });
+        flags.chain(files.map(|(name, value)| (name.to_string(), value))).collect()
     }
 
     /// Returns the options that resolve to these settings.
