@@ -15,7 +15,7 @@ use std::arch::x86_64::*;
 /// A processor with AVX-512 F, BW, DQ and VL, and AVX512_BF16.
 #[derive(Clone, Copy)]
 pub(crate) struct Bf16 {
-    /// Tile registers; `None` on processors without them.
+    /// Tile registers; `None` if the instruction set has none.
     tiles: Option<Amx>,
 }
 

@@ -46,7 +46,7 @@ impl Amx {
     }
 }
 
-/// Operand of `ldtilecfg`.
+/// Operand of `ldtilecfg`, with fields as the instruction reads them.
 #[repr(C, align(64))]
 struct Configuration {
     palette: u8,
@@ -56,7 +56,8 @@ struct Configuration {
     rows: [u8; 16],
 }
 
-const CONFIGURATION: Configuration = {
+/// All eight tiles with [`SIDE`] rows of [`SIDE`] words.
+static CONFIGURATION: Configuration = {
     let mut all =
         Configuration { palette: 1, start_row: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
     let mut tile = 0;
@@ -72,10 +73,9 @@ const CONFIGURATION: Configuration = {
 impl Tiles for Amx {
     #[inline(always)]
     fn configure(self) {
-        static SHARED: Configuration = CONFIGURATION;
         // SAFETY: a value of this type proves that the process may use the instructions.
         unsafe {
-            asm!("ldtilecfg [{}]", in(reg) &raw const SHARED, options(nostack, preserves_flags, readonly))
+            asm!("ldtilecfg [{}]", in(reg) &raw const CONFIGURATION, options(nostack, preserves_flags, readonly))
         }
     }
 
