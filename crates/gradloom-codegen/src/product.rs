@@ -341,7 +341,9 @@ pub fn reads_vectors(kernel: &Kernel, schedule: &Schedule, reads: &[Access]) -> 
         let by_fours = |(_, choice): &(_, AttentionChoice)| {
             !matches!(choice, AttentionChoice::Block(_) | AttentionChoice::Own { .. })
         };
-        let fours = |read: &Access| read.layout.shape.rank() == 4 && rows_are_groups(&read.layout, 4);
+        let fours = |read: &Access| {
+            read.layout.shape.rank() == 4 && read.dtype.is_float() && rows_are_groups(&read.layout, 4)
+        };
         // Leave out the operands of the epilogue, which attention itself does not read.
         let own = match kernel {
             Kernel::Attention { spec, .. } => 3 + spec.extra_operands(),

@@ -401,9 +401,16 @@ impl Generator {
             query_offset: false,
             key_length: false,
             block_table: false,
+            dropout: [None, Some(1.5)][self.random.below(2)],
         };
-        let results = self.try_add(OpKind::Attention(spec), &[q, q, q])?;
-        let operands = [&[q, q, q], &results[..], &[q]].concat();
+        let mut operands = vec![q, q, q];
+        if spec.dropout.is_some() {
+            let shape = &self.graph.ty(q).shape;
+            let words = Type::new(DType::U32, [shape[0], shape[1], shape[2], shape[2].div_ceil(32)]);
+            operands.push(self.try_add(OpKind::Iota { ty: words, axis: 2 }, &[])?[0]);
+        }
+        let results = self.try_add(OpKind::Attention(spec), &operands)?;
+        operands.extend(results.iter().copied().chain([q]));
         let gradients = self.try_add(OpKind::AttentionGrad(spec), &operands)?;
         Some([results, gradients].concat())
     }

@@ -442,3 +442,42 @@ fn the_gradient_of_a_recurrent_weight_is_one_product() {
     let (some, many) = (plan(50), plan(200));
     assert!(many < 5 * some, "{some} and {many} bytes");
 }
+
+/// Dropout zeroes each attention weight with its probability, and scales the others. The values are unit
+/// vectors, so that the outputs are the weights.
+#[test]
+fn attention_drops_weights_with_their_probability() {
+    const KEYS: usize = 96;
+    const P: f64 = 0.3;
+    let param = || Param::new([2, 4, KEYS, 8], Init::Normal { std: 1.0 });
+    let mut train = Trainer::new((param(), param()))
+        .inputs([])
+        .loss(|(q, k), []: [Tensor; 0]| {
+            let values = eye(KEYS).reshape([1, 1, KEYS, KEYS]).broadcast_to([2, 4, KEYS, KEYS]);
+            let weights = |options| q.tensor().attention(k.tensor(), values, options);
+            weights(AttentionOptions::causal()).capture("all");
+            let kept = weights(AttentionOptions::causal().dropout(P));
+            kept.capture("kept");
+            kept.mean() * 0.0
+        })
+        .optimizer(Sgd::new(0.1))
+        .compile(&Device::cpu())
+        .unwrap();
+    let mut draws: Vec<Vec<bool>> = Vec::new();
+    for _ in 0..3 {
+        let step = train.step([] as [&[f32]; 0]).unwrap();
+        let [all, kept] = ["all", "kept"].map(|name| step.get(name).unwrap().to_vec());
+        let visible = all.iter().zip(&kept).filter(|(all, _)| **all > 0.0);
+        let is_kept: Vec<bool> = visible.clone().map(|(_, &kept)| kept != 0.0).collect();
+        for (&all, &kept) in visible.filter(|(_, kept)| **kept != 0.0) {
+            let expected = all / (1.0 - P as f32);
+            assert!((kept - expected).abs() <= 1e-4 * expected, "{kept} instead of {expected}");
+        }
+        // Six standard deviations of the share of a binomial distribution.
+        let share = is_kept.iter().filter(|&&kept| !kept).count() as f64 / is_kept.len() as f64;
+        let deviation = (P * (1.0 - P) / is_kept.len() as f64).sqrt();
+        assert!((share - P).abs() < 6.0 * deviation, "{share} of {} are dropped", is_kept.len());
+        assert!(!draws.contains(&is_kept), "a step drops what an earlier one dropped");
+        draws.push(is_kept);
+    }
+}

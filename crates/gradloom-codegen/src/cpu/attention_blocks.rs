@@ -141,7 +141,7 @@ fn line(floats: usize) -> usize {
 /// Returns the number of bytes of scratch for an `Attention` or `AttentionGrad` on this many threads.
 pub fn attention_workspace(spec: &AttentionSpec, op: &Op, graph: &Graph, threads: usize) -> usize {
     let shape = |position: usize| &graph.ty(op.operands[position]).shape;
-    let [_, _, table] = spec.extra_positions();
+    let [_, _, table, _] = spec.extra_positions();
     let attention = AttentionShape::new(shape(0), shape(1), shape(2), table.map(shape));
     match op.kind {
         OpKind::AttentionGrad(_) => attention.backward_workspace(threads),

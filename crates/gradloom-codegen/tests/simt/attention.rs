@@ -9,6 +9,7 @@ use gradloom_codegen::simt::{self, Array, Fault, Space, ValueType, verify};
 use gradloom_codegen::wgsl::Limits;
 use gradloom_core::ir::{AttentionSpec, DType, Graph, Op, OpKind, Type, ValueId, parse};
 use gradloom_core::kernel::{self, AttentionSchedule, Layout, Schedule};
+use gradloom_core::philox::random_word;
 use gradloom_core::reference::{HostTensor, evaluate_values};
 use gradloom_grid::{Machine, bits};
 use gradloom_testing::Leaves;
@@ -59,8 +60,9 @@ fn list(extents: &[usize]) -> String {
 fn text([b, h, g, t, s, d, e]: Extents, flags: &str) -> String {
     let (q, k, v) = (list(&[b, h, t, d]), list(&[b, g, s, d]), list(&[b, g, s, e]));
     let (output, log_sum) = (list(&[b, h, t, e]), list(&[b, h, t]));
+    let kept = list(&[b, h, t, s.div_ceil(32)]);
     let mut operands = "%0, %1, %2".to_string();
-    for (flag, operand) in [("query_offset", ", %3"), ("key_length", ", %4")] {
+    for (flag, operand) in [("query_offset", ", %3"), ("key_length", ", %4"), ("dropout", ", %11")] {
         if flags.contains(flag) {
             operands.push_str(operand);
         }
@@ -69,7 +71,7 @@ fn text([b, h, g, t, s, d, e]: Extents, flags: &str) -> String {
         if flags.starts_with("scale") { format!("{{{flags}}}") } else { format!("{{scale=0.25{flags}}}") };
     format!(
         "%0: f32[{q}] = input \"q\"\n%1: f32[{k}] = input \"k\"\n%2: f32[{v}] = input \"v\"\n\
-         %3: i32[] = input \"offset\"\n%4: i32[] = input \"length\"\n%5: f32[{output}] = input \"g\"\n\
+         %11: u32[{kept}] = input \"kept\"\n%3: i32[] = input \"offset\"\n%4: i32[] = input \"length\"\n%5: f32[{output}] = input \"g\"\n\
          %6: f32[{output}], %7: f32[{log_sum}] = attention {operands} {op}\n\
          %8: f32[{q}], %9: f32[{k}], %10: f32[{v}] = attention_grad {operands}, %6, %7, %5 {op}"
     )
@@ -154,7 +156,7 @@ fn made(graph: &Graph, gradient: bool, (choice, own, half): How, scattered: bool
         .operands
         .iter()
         .map(|&value| match graph.ty(value) {
-            ty if copies && ty.shape.rank() == 4 => half,
+            ty if copies && ty.shape.rank() == 4 && ty.dtype == DType::F32 => half,
             ty => ty.dtype,
         })
         .collect();
@@ -168,7 +170,7 @@ fn made(graph: &Graph, gradient: bool, (choice, own, half): How, scattered: bool
         && op
             .operands
             .iter()
-            .filter(|&&value| graph.ty(value).shape.rank() == 4)
+            .filter(|&&value| graph.ty(value).shape.rank() == 4 && graph.ty(value).dtype == DType::F32)
             .all(|&value| graph.ty(value).shape[3].is_multiple_of(4));
     fn views<'l>(dtypes: &[DType], layouts: &'l [Layout], loads_vectors: bool) -> Vec<View<'l>> {
         let view = |(&dtype, layout): (&DType, &'l Layout)| {
@@ -230,13 +232,20 @@ fn run(graph: &Graph, made: &Made, value: &dyn Fn(ValueId) -> HostTensor, commit
     machine
 }
 
+/// Returns random words if a leaf is the kept keys.
+fn kept(leaf: &OpKind) -> Option<HostTensor> {
+    let OpKind::Input { name, ty } = leaf else { return None };
+    let word = |i: usize| f64::from(random_word([3, 7], 0, 0, i as u64));
+    (name == "kept").then(|| HostTensor::from_f64(ty.clone(), (0..ty.elements()).map(word)))
+}
+
 /// Checks attention or its gradient, computed with one schedule.
 #[track_caller]
 fn agrees(lines: &str, leaves: &Leaves, gradient: bool, how: How, scattered: bool) {
     let graph = graph(lines);
     let (op, _) = attention_of(&graph, gradient);
-    let values =
-        evaluate_values(&graph, &|kind| leaves.value(kind)).unwrap_or_else(|error| panic!("{error}"));
+    let values = evaluate_values(&graph, &|kind| kept(kind).or_else(|| leaves.value(kind)))
+        .unwrap_or_else(|error| panic!("{error}"));
     let value = |id: ValueId| values.get(id).expect("it was evaluated").clone();
     let made = made(&graph, gradient, how, scattered, true);
     let machine = run(&graph, &made, &value, true);
@@ -306,6 +315,21 @@ fn windows_in_every_way() {
     // With this many rows, all rows of a workgroup have the same head.
     agree_by(&ways, [1, 1, 1, 140, 70, 4, 4], ", causal, window=5", [0, 0]);
     agree_by(&ways, [1, 1, 1, 70, 140, 4, 4], ", window=5", [0, 0]);
+}
+
+#[test]
+fn dropout_in_every_way() {
+    let masks = ["", ", causal", ", causal, window=5", ", window=40, query_offset, key_length"];
+    for flags in masks.map(|masks| format!("{masks}, dropout=1.25")) {
+        agree_by(&every_way(), [2, 2, 1, 5, 11, 3, 5], &flags, [4, 7]);
+        agree_by(&every_way(), [1, 2, 2, 13, 70, 4, 4], &flags, [30, 60]);
+        let halves = [DType::F16, DType::BF16].map(|half| [matrices(32, half), warpgroups(1, half)]).concat();
+        let ways = [&halves[..], &[matrices(16, DType::F32), warpgroups(2, DType::F16)]].concat();
+        agree_by(&ways, [1, 2, 1, 70, 130, 16, 32], &flags, [50, 110]);
+        agree_by(&ways, [2, 1, 1, 130, 70, 32, 16], &flags, [-20, 70]);
+    }
+    // The matrices of this scale exchange scores through memory.
+    agree_by(&[matrices(32, DType::F16)], [1, 2, 1, 70, 130, 16, 32], "scale=-0.5, dropout=1.25", [0, 0]);
 }
 
 /// Returns leaves in which the elements of queries that see no key, and of keys that no query sees, are NaN.
@@ -669,6 +693,9 @@ pub(super) fn every_kernel() -> Vec<simt::Kernel> {
         ([1, 1, 1, 70, 70, 80, 96], "", warpgroups(1, DType::BF16)),
         ([1, 2, 1, 300, 300, 64, 64], ", causal, window=100, query_offset", warpgroups(2, DType::BF16)),
         ([1, 2, 1, 300, 300, 64, 64], ", window=100", matrices(32, DType::F16)),
+        ([1, 2, 1, 300, 300, 64, 64], ", causal, dropout=1.25", warpgroups(2, DType::BF16)),
+        ([1, 2, 1, 300, 300, 64, 64], ", causal, dropout=1.25", matrices(32, DType::F16)),
+        ([1, 2, 1, 30, 30, 8, 8], ", causal, dropout=1.25", block(2, 4, 4, 4)),
     ] {
         for gradient in [false, true] {
             all.extend(made(&graph(&text(extents, flags)), gradient, how, false, true).kernels);

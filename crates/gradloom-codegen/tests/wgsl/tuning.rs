@@ -25,6 +25,7 @@ fn problem([batch, heads, key_heads, queries, keys, depth, value_depth]: Extents
         query_offset: false,
         key_length: false,
         block_table: false,
+        dropout: None,
     };
     attention::Problem { spec, batch, heads, key_heads, queries, keys, depth, value_depth }
 }

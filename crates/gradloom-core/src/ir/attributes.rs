@@ -24,4 +24,6 @@ pub(super) trait Attributes {
     /// Visits a list that is omitted when empty.
     fn list_unless_empty(&mut self, name: &str, value: &mut Vec<usize>) -> Result<(), Self::Error>;
     fn float(&mut self, name: &str, value: &mut f64) -> Result<(), Self::Error>;
+    /// Visits a float that is omitted when `None`.
+    fn optional_float(&mut self, name: &str, value: &mut Option<f64>) -> Result<(), Self::Error>;
 }

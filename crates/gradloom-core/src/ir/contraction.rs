@@ -59,13 +59,16 @@ pub(crate) fn product(factors: impl IntoIterator<Item = usize>) -> u64 {
 /// Operands: q `[batch, heads, queries, depth]`, k `[batch, kv_heads, keys, depth]` and v
 /// `[batch, kv_heads, keys, value_depth]`, where `heads` is a multiple of `kv_heads` (query head h uses key
 /// head `h / (heads / kv_heads)`). They are followed, in this order and if the corresponding flag is set, by
-/// `query_offset` and `key_length` (each a scalar i32 or one i32 per sequence, `[batch]`) and `block_table`
-/// (i32 `[batch, blocks]`).
+/// `query_offset` and `key_length` (each a scalar i32 or one i32 per sequence, `[batch]`), `block_table` (i32
+/// `[batch, blocks]`) and `kept` (u32 `[batch, heads, queries, words]`, a word for every 32 keys).
 ///
 /// Query i is at position `p = query_offset + i`; without the operand, the offset is 0. Key j is visible if
 /// `j < key_length` (if present) and, with causal masking, `j <= p`. With a window of w positions, it is
 /// visible only if, in addition, `p - w < j < p + w`. If no key is visible, the output is 0 and the
 /// log-sum-exp is `-inf`.
+///
+/// With dropout, key j's share of the output is multiplied by the factor `dropout` if bit `j % 32` of word
+/// `j / 32` of the query's row of `kept` is 1, and by 0 otherwise. The log-sum-exp is that of all visible keys.
 ///
 /// With a block table, k and v are pools `[pool_blocks, kv_heads, block_size, depth]` shared by the batch:
 /// key j of sequence b is row `j % block_size` of pool block `block_table[b, j / block_size]`, and the number
@@ -85,13 +88,17 @@ pub struct AttentionSpec {
     pub key_length: bool,
     /// True if there is a `block_table` operand.
     pub block_table: bool,
+    /// Factor on the shares of the keys in the `kept` operand, usually `1 / (1 - p)` if the others were dropped
+    /// with probability p. `None` without the operand; never with a `block_table`.
+    pub dropout: Option<f64>,
 }
 
 impl Eq for AttentionSpec {}
 impl std::hash::Hash for AttentionSpec {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        let Self { causal, window, scale, query_offset, key_length, block_table } = *self;
+        let Self { causal, window, scale, query_offset, key_length, block_table, dropout } = *self;
         (causal, window, scale.to_bits(), query_offset, key_length, block_table).hash(state);
+        dropout.map(f64::to_bits).hash(state);
     }
 }
 
@@ -102,13 +109,13 @@ impl AttentionSpec {
 
     /// Returns the number of operands after q, k and v.
     pub fn extra_operands(&self) -> usize {
-        usize::from(self.query_offset) + usize::from(self.key_length) + usize::from(self.block_table)
+        self.extra_positions().iter().flatten().count()
     }
 
-    /// Returns the operand positions of `query_offset`, `key_length` and `block_table`, where present.
-    pub fn extra_positions(&self) -> [Option<usize>; 3] {
+    /// Returns the operand positions of `query_offset`, `key_length`, `block_table` and `kept`, where present.
+    pub fn extra_positions(&self) -> [Option<usize>; 4] {
         let mut next = 3;
-        [self.query_offset, self.key_length, self.block_table].map(|present| {
+        [self.query_offset, self.key_length, self.block_table, self.dropout.is_some()].map(|present| {
             present.then(|| {
                 next += 1;
                 next - 1
@@ -134,7 +141,7 @@ impl AttentionSpec {
     /// Returns the depths of keys and values, and an upper bound on the number of visible (query, key) pairs.
     fn pairs(&self, shapes: &[&Shape]) -> ([u64; 2], u64) {
         let table = match self.extra_positions() {
-            [_, _, Some(table)] => shapes[table][1],
+            [_, _, Some(table), _] => shapes[table][1],
             _ => 1,
         };
         let (queries, keys) = (shapes[0][2] as u64, product([shapes[1][2], table]));

@@ -520,7 +520,7 @@ fn attention(spec: &AttentionSpec, t: &[&Type]) -> Result<Vec<Type>> {
     if [q, k, v].iter().any(|ty| ty.dtype != DType::F32 || ty.shape.rank() != 4) {
         return wrong(of(), "all three are f32, [batch, heads, length, depth]");
     }
-    let [offset, length, table] = spec.extra_positions();
+    let [offset, length, table, kept] = spec.extra_positions();
     if let Some(window) = spec.window {
         let most = AttentionSpec::MAX_WINDOW;
         let keys =
@@ -560,6 +560,20 @@ fn attention(spec: &AttentionSpec, t: &[&Type]) -> Result<Vec<Type>> {
         .help("the number of query heads must be a multiple of the number of key/value heads"));
     }
     let lead = &q.shape[..3];
+    if let Some(position) = kept {
+        let (ty, words) = (t[position], k.shape[2].div_ceil(32));
+        if table.is_some() || ty.dtype != DType::U32 || ty.shape[..] != [lead, &[words]].concat() {
+            let help = "the kept keys are u32, [batch, heads, queries, words], a bit for each key, without a \
+                        block table";
+            return wrong(format!("{} with the kept keys {ty}", of()), help);
+        }
+        if !spec.dropout.is_some_and(f64::is_finite) {
+            return wrong(
+                format!("{} with a factor of dropout that is not finite", of()),
+                "it is 1 / (1 - p)",
+            );
+        }
+    }
     Ok(vec![Type::new(DType::F32, [lead, &[v.shape[3]]].concat()), Type::new(DType::F32, lead)])
 }
 

@@ -372,7 +372,8 @@ impl OpKind {
                 a.optional_integer("window", &mut spec.window)?;
                 a.flag("query_offset", &mut spec.query_offset)?;
                 a.flag("key_length", &mut spec.key_length)?;
-                a.flag("block_table", &mut spec.block_table)
+                a.flag("block_table", &mut spec.block_table)?;
+                a.optional_float("dropout", &mut spec.dropout)
             }
             OpKind::Collective { ranks, rounded, .. } => {
                 a.integer("ranks", ranks)?;

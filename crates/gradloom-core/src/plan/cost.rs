@@ -323,6 +323,7 @@ mod tests {
             query_offset: false,
             key_length: false,
             block_table: false,
+            dropout: None,
         };
         let reads = || vec![f32(0, &[2, 4, 3, 8]), f32(1, &[2, 2, 5, 8]), f32(2, &[2, 2, 5, 6])];
         let writes = || vec![f32(3, &[2, 4, 3, 6]), f32(4, &[2, 4, 3])];
@@ -396,6 +397,7 @@ mod tests {
             query_offset: false,
             key_length: false,
             block_table: false,
+            dropout: None,
         };
         let far = 1 << 50;
         let reads = vec![wide(0, &[1, 1, far, 1]), wide(1, &[1, 1, far, 1]), wide(2, &[1, 1, far, 1])];

@@ -17,20 +17,26 @@ struct Keys<'a> {
     /// Number of existing keys of each sequence, before the causal mask.
     lengths: Vec<usize>,
     table: Option<&'a HostTensor>,
+    /// Kept keys, and the factor on their shares.
+    kept: Option<(&'a HostTensor, f64)>,
     /// Number of query heads per key head.
     group: usize,
 }
 
-/// A visible key: its row in k and v, counted over batch, heads and length, and its score.
+/// A visible key.
 struct Key {
+    /// Row in k and v, counted over batch, heads and length.
     row: usize,
     score: f64,
+    /// Factor on the key's share of the output, 1 without dropout.
+    kept: f64,
 }
 
 impl<'a> Keys<'a> {
     fn new(spec: &'a AttentionSpec, operands: &[&'a HostTensor]) -> Result<Self> {
         let (q, k, v) = (operands[0], operands[1], operands[2]);
-        let [offset, length, table] = spec.extra_positions().map(|position| position.map(|p| operands[p]));
+        let [offset, length, table, kept] =
+            spec.extra_positions().map(|position| position.map(|p| operands[p]));
         let capacity = match table {
             Some(table) => table.ty.shape[1] * k.ty.shape[2],
             None => k.ty.shape[2],
@@ -55,6 +61,7 @@ impl<'a> Keys<'a> {
             offsets: of_each(offset, 0),
             lengths,
             table,
+            kept: kept.zip(spec.dropout),
             group: q.ty.shape[1] / k.ty.shape[1],
         };
         keys.check_table()?;
@@ -106,9 +113,17 @@ impl<'a> Keys<'a> {
         visible
             .map(|j| {
                 let row = self.row(sequence, head, j);
-                Key { row, score: self.spec.scale * dot(row_of(self.q, query), row_of(self.k, row)) }
+                let score = self.spec.scale * dot(row_of(self.q, query), row_of(self.k, row));
+                Key { row, score, kept: self.kept(query, j) }
             })
             .collect()
+    }
+
+    /// Returns the factor on the share of key `j` in the output of a query, given by its row in q.
+    fn kept(&self, query: usize, j: usize) -> f64 {
+        let Some((kept, factor)) = self.kept else { return 1.0 };
+        let word = kept.integer(query * kept.ty.shape[3] + j / 32);
+        if word >> (j % 32) & 1 == 1 { factor } else { 0.0 }
     }
 
     /// Calls `visit` with the row of each query in q and the keys visible to it.
@@ -159,7 +174,7 @@ pub(super) fn attention(
         let weights: Vec<f64> = seen.iter().map(|key| float::exp(key.score - shift)).collect();
         let total = weights.iter().fold(0.0, |sum, weight| sum + weight);
         for (key, weight) in seen.iter().zip(&weights) {
-            accumulate(&mut output, query, weight / total, row_of(keys.v, key.row));
+            accumulate(&mut output, query, key.kept * weight / total, row_of(keys.v, key.row));
         }
         log_sums.push(if seen.is_empty() { f64::NEG_INFINITY } else { shift + float::log(total) });
     });
@@ -180,8 +195,8 @@ pub(super) fn attention_grad(spec: &AttentionSpec, operands: &[&HostTensor]) -> 
         let mean = dot(d_out, row_of(output, query));
         for key in seen {
             let weight = float::exp(key.score - log_sums[query]);
-            let d_score = weight * (dot(d_out, row_of(v, key.row)) - mean);
-            accumulate(&mut dv, key.row, weight, d_out);
+            let d_score = weight * (key.kept * dot(d_out, row_of(v, key.row)) - mean);
+            accumulate(&mut dv, key.row, key.kept * weight, d_out);
             accumulate(&mut dq, query, spec.scale * d_score, row_of(k, key.row));
             accumulate(&mut dk, key.row, spec.scale * d_score, row_of(q, query));
         }

@@ -2,7 +2,8 @@
 //! if an option requires that matrix.
 
 use super::bounds::{Range, is_in_range};
-use super::tensor::{emit_all, fail, placeholder};
+use super::random::random_words;
+use super::tensor::{emit_all, fail, full, placeholder};
 use super::{Tensor, acting, iota, is_training};
 use crate::ir::{AttentionSpec, DType, OpKind, Shape};
 
@@ -15,6 +16,7 @@ pub struct AttentionOptions {
     query_offset: Option<Tensor>,
     key_length: Option<Tensor>,
     block_table: Option<Tensor>,
+    dropout: f64,
     scores: Scores,
 }
 
@@ -65,8 +67,8 @@ impl AttentionOptions {
 
     /// Lets a query attend to a key only where the mask is true. The mask is bool,
     /// `[batch, heads, queries, keys]` or a shape that broadcasts to it. Keys that no query attends to, and
-    /// queries that attend to no key, may hold any values, even NaN. Like `bias` and, in training, `dropout`,
-    /// this option materializes the matrix of scores.
+    /// queries that attend to no key, may hold any values, even NaN. Like `bias`, this option materializes the
+    /// matrix of scores.
     pub fn mask(mut self, mask: Tensor) -> Self {
         self.scores.mask = Some(mask);
         self
@@ -80,10 +82,11 @@ impl AttentionOptions {
         self
     }
 
-    /// Sets the probability with which each attention weight is zeroed while a training loss is traced; the
-    /// remaining weights are scaled up to compensate.
+    /// Sets the probability `p` in `0..=1` with which each attention weight is zeroed while a training loss is
+    /// traced; the others are scaled by `1 / (1 - p)`. Unless the matrix of scores is materialized, p is rounded
+    /// to the nearest of 1, 2, .. 65,535 times 2^-16, and one bit per weight is kept for the backward pass.
     pub fn dropout(mut self, p: f64) -> Self {
-        self.scores.dropout = p;
+        self.dropout = p;
         self
     }
 }
@@ -144,7 +147,7 @@ impl Tensor {
         }
         let scale = options.scale.unwrap_or(1.0);
         if !is_in_range("attention", "scale", scale, Range::Finite)
-            || !is_in_range("attention", "probability of dropout", options.scores.dropout, Range::Part)
+            || !is_in_range("attention", "probability of dropout", options.dropout, Range::Part)
         {
             return (placeholder(DType::F32, shape.clone()), placeholder(DType::F32, shape.without(&[3])));
         }
@@ -156,6 +159,7 @@ impl Tensor {
         if options.scores.are_kept() {
             return self.attention_of_scores(keys, values, options);
         }
+        let kept = options.kept(&shape, &keys.shape());
         let spec = AttentionSpec {
             causal: options.causal,
             window: options.window_of(&shape, &keys.shape()),
@@ -163,8 +167,11 @@ impl Tensor {
             query_offset: options.query_offset.is_some(),
             key_length: options.key_length.is_some(),
             block_table: options.block_table.is_some(),
+            dropout: kept.map(|(_, factor)| factor),
         };
-        let extra = [options.query_offset, options.key_length, options.block_table].into_iter().flatten();
+        let kept = kept.map(|(kept, _)| kept);
+        let extra =
+            [options.query_offset, options.key_length, options.block_table, kept].into_iter().flatten();
         let operands: Vec<Tensor> = [self, keys, values].into_iter().chain(extra).collect();
         let results = emit_all(OpKind::Attention(spec), &operands, "attention", 2);
         (results[0], results[1])
@@ -240,7 +247,7 @@ impl Tensor {
         }
         let total = weights.sum_keep(-1);
         let share = weights / total.eq(0.0).select(1.0, total);
-        let output = share.dropout(options.scores.dropout).reshape([shared[0], shared[1], shared[2], k[2]]);
+        let output = share.dropout(options.dropout).reshape([shared[0], shared[1], shared[2], k[2]]);
         let output = output.matmul(values).reshape([q[0], q[1], q[2], v[3]]);
         (output, (total.log() + largest).squeeze(3).detach())
     }
@@ -254,13 +261,11 @@ const LOWEST: f64 = f32::MIN as f64;
 struct Scores {
     mask: Option<Tensor>,
     bias: Option<Tensor>,
-    dropout: f64,
 }
 
 impl Scores {
     fn are_kept(&self) -> bool {
-        let drops = self.dropout != 0.0 && is_training();
-        self.mask.is_some() || self.bias.is_some() || drops
+        self.mask.is_some() || self.bias.is_some()
     }
 }
 
@@ -271,6 +276,22 @@ impl AttentionOptions {
         let positions_are_known = self.query_offset.is_none() && self.block_table.is_none();
         let window = self.window.filter(|&window| !(positions_are_known && window >= extent.max(1)))?;
         Some(u32::try_from(window).unwrap_or(u32::MAX))
+    }
+
+    /// Draws the keys that dropout keeps, and returns them with the factor on their shares, as operands of
+    /// attention of q over k. Returns `None` if nothing is dropped.
+    #[track_caller]
+    fn kept(&self, q: &Shape, k: &Shape) -> Option<(Tensor, f64)> {
+        if self.dropout == 0.0 || !is_training() || k.rank() != 4 {
+            return None;
+        }
+        let words = Shape::from([q[0], q[1], q[2], k[2].div_ceil(32)]);
+        if self.dropout == 1.0 {
+            return Some((full(DType::U32, words, 0.0), 1.0));
+        }
+        const PARTS: f64 = 65536.0;
+        let kept = ((1.0 - self.dropout) * PARTS).round().clamp(1.0, PARTS - 1.0);
+        Some((random_words(words, kept as u32), PARTS / kept))
     }
 
     /// Returns `true` if each query attends at least to the key at its own position, so that no query and no

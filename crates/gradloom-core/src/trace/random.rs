@@ -42,6 +42,21 @@ fn bits(shape: Shape, token: &str) -> Tensor {
     })
 }
 
+/// Draws u32 numbers each of whose bits is 1 with probability `parts / 65536`, for `parts` in `1..65536`.
+#[track_caller]
+pub(super) fn random_words(shape: Shape, parts: u32) -> Tensor {
+    let digits = parts.trailing_zeros()..16;
+    let planes = bits([&[digits.len()], &shape[..]].concat().into(), "attention");
+    let plane = |number: usize| planes.narrow(0, number, 1).squeeze(0);
+    // Compare the binary fraction made of a bit of each plane with that of `parts`, last digits first: with
+    // probability 1/2, the first digit alone decides.
+    let first = plane(0);
+    digits.skip(1).zip(1..).fold(first, |drawn, (digit, number)| match parts >> digit & 1 {
+        1 => drawn.logical_or(plane(number)),
+        _ => drawn.logical_and(plane(number)),
+    })
+}
+
 /// Draws bools that are true with probability `p` in `0..=1`. They differ at every step and are keyed like
 /// the numbers of [`uniform`].
 ///

@@ -184,6 +184,7 @@ const PLAIN: AttentionSpec = AttentionSpec {
     query_offset: false,
     key_length: false,
     block_table: false,
+    dropout: None,
 };
 
 #[test]

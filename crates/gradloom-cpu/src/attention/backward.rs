@@ -265,7 +265,14 @@ impl Task<'_> {
                 };
                 let (p, ds) = (p.start.add(i * row_stride), ds.start.add(i * row_stride));
                 let seen = self.mask.within(query..=query, &keys.range);
-                softmax_gradient(simd, p, ds, seen, width, &constants);
+                let kept = operands.kept(call, batch, q_head, query);
+                if let Some(kept) = kept {
+                    kept.apply(ds, &keys.range, &seen);
+                }
+                softmax_gradient(simd, p, ds, seen.clone(), width, &constants);
+                if let Some(kept) = kept {
+                    kept.apply(p, &keys.range, &seen);
+                }
             }
         }
         let left = Rows { start: ds.start, row_stride, step: 1 };

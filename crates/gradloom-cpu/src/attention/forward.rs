@@ -201,7 +201,10 @@ impl Task<'_> {
             unsafe {
                 let mut state = self.state(scratch, state_row);
                 let seen = self.mask.within(query..=query, keys);
-                let rescale = online_softmax(simd, row, seen, width, operands.scale, &mut state);
+                let rescale = online_softmax(simd, row, seen.clone(), width, operands.scale, &mut state);
+                if let Some(kept) = operands.kept(call, batch, q_head, query) {
+                    kept.apply(row, keys, &seen);
+                }
                 if !first_block && rescale != 1.0 {
                     let output = self.output(state_row);
                     (0..shape.value_depth).for_each(|c| *output.add(c) *= rescale);
@@ -251,6 +254,9 @@ impl Task<'_> {
                 let rescale =
                     online_softmax(simd, scratch.scores, 0..count, width, operands.scale, &mut state);
                 self.set_state(scratch, row, state);
+                if let Some(kept) = operands.kept(call, batch, q_head, query) {
+                    kept.apply(scratch.scores, &seen, &(0..count));
+                }
                 let first_block = self.mask.start(query) >= keys.start;
                 let rescale = if first_block { None } else { Some(rescale) };
                 let (weights, to) = (scratch.scores, self.output(row));

@@ -120,12 +120,14 @@ pub(super) struct Operands {
     query_offset: Option<Given>,
     key_length: Option<Given>,
     table: Option<Table>,
+    /// Words of the kept keys, a row per query, and the factor on these keys' shares.
+    kept: Option<(View, f32)>,
 }
 
 impl Operands {
     pub(super) fn new(launch: &Launch, spec: &AttentionSpec) -> Self {
         let layout = |read: usize| &launch.reads[read].layout;
-        let [offset, length, table] = spec.extra_positions();
+        let [offset, length, table, kept] = spec.extra_positions();
         let given = |read: Option<usize>| {
             read.map(|read| Given {
                 read,
@@ -155,7 +157,15 @@ impl Operands {
                 block_size: k.shape[2],
                 pool_blocks: k.shape[0],
             }),
+            kept: kept.zip(spec.dropout).map(|(read, factor)| (View::new(read, layout(read)), factor as f32)),
         }
+    }
+
+    /// Returns the kept keys of a query and the factor on their shares, or `None` if nothing is dropped.
+    #[inline(always)]
+    pub(super) fn kept(&self, call: &Call<'_>, batch: usize, head: usize, query: usize) -> Option<Kept> {
+        let (words, factor) = self.kept?;
+        Some(Kept { words: words.row(call, batch, head, query), step: words.step, factor })
     }
 
     /// Returns the number of phases that check operands: 1 if there are key lengths or a block table, else 0.
@@ -232,6 +242,39 @@ impl Operands {
             Some(table) => {
                 (table.entry(call, batch, key / table.block_size) as usize, key % table.block_size)
             }
+        }
+    }
+}
+
+/// Kept keys of a query.
+#[derive(Clone, Copy)]
+pub(super) struct Kept {
+    words: *const u32,
+    /// Stride between words.
+    step: usize,
+    factor: f32,
+}
+
+impl Kept {
+    /// Applies dropout to the shares `part` of those of `keys`.
+    ///
+    /// # Safety
+    /// `shares` must be valid for reads and writes of the elements `part`, and the keys must exist.
+    #[inline(always)]
+    pub(super) unsafe fn apply(self, shares: *mut f32, keys: &Range<usize>, part: &Range<usize>) {
+        let mut at = part.start;
+        while at < part.end {
+            let key = keys.start + at;
+            let end = (at + 32 - key % 32).min(part.end);
+            // SAFETY: guaranteed by the caller; there is a word for every 32 keys.
+            unsafe {
+                let bits = *self.words.add(key / 32 * self.step) >> (key % 32);
+                for i in at..end {
+                    let share = shares.add(i);
+                    *share = if bits >> (i - at) & 1 == 1 { *share * self.factor } else { 0.0 };
+                }
+            }
+            at = end;
         }
     }
 }

@@ -5,6 +5,7 @@ use super::*;
 use crate::testing::{Job, Random, Tensor, assert_near, rounds};
 use gradloom_codegen::cpu::AttentionShape;
 use gradloom_core::ir::{DType, OpKind, Shape};
+use gradloom_core::philox::random_word;
 
 /// Parameters of a test case.
 struct Setup {
@@ -34,6 +35,7 @@ impl Setup {
             query_offset: random.below(2) == 0,
             key_length: random.below(2) == 0,
             block_table: false,
+            dropout: random.pick(&[None, None, Some(1.25)]),
         };
         let depths = [1, 3, 8, 16, 20, 32, 40, 64];
         let shape = AttentionShape {
@@ -48,6 +50,18 @@ impl Setup {
         let offset = if spec.query_offset { random.below(2 * shape.keys + 20) as i32 - 20 } else { 0 };
         let length = if spec.key_length { random.below(shape.keys + 1) } else { shape.keys };
         Self { shape, spec, offset, length, block_size: 1 }
+    }
+
+    /// Returns a word of the kept keys of all queries, by its index in row-major order.
+    fn word(index: usize) -> u32 {
+        random_word([1, 2], 3, 4, index as u64)
+    }
+
+    /// Returns the factor on the share of key `j` in the output of a query, given by its row.
+    fn kept(&self, row: usize, j: usize) -> f64 {
+        let Some(factor) = self.spec.dropout else { return 1.0 };
+        let word = Self::word(row * self.shape.keys.div_ceil(32) + j / 32);
+        if word >> (j % 32) & 1 == 1 { factor } else { 0.0 }
     }
 
     fn extras(&self, random: &mut Random, blocks: &[i32]) -> Vec<Tensor> {
@@ -68,6 +82,11 @@ impl Setup {
             table.words = rows.collect();
             table.layout.strides[0] = columns + gap;
             extras.push(table);
+        }
+        if self.spec.dropout.is_some() {
+            let s = self.shape;
+            let shape = Shape::from([s.batch, s.heads, s.queries, s.keys.div_ceil(32)]);
+            extras.push(Tensor::of_bits(DType::U32, shape.clone(), (0..shape.elements()).map(Self::word)));
         }
         extras
     }
@@ -139,10 +158,9 @@ impl Setup {
         let mut output = Vec::new();
         for (row, (b, h, _)) in self.queries().enumerate() {
             let v = |j| Self::row(v, [b, h / s.group(), j], s.kv_heads, s.keys, s.value_depth);
-            output.extend(
-                (0..s.value_depth)
-                    .map(|c| -> f64 { (0..s.keys).map(|j| p[row * s.keys + j] * v(j)[c]).sum() }),
-            );
+            output.extend((0..s.value_depth).map(|c| -> f64 {
+                (0..s.keys).map(|j| self.kept(row, j) * p[row * s.keys + j] * v(j)[c]).sum()
+            }));
         }
         (output, log_sums)
     }
@@ -155,13 +173,16 @@ impl Setup {
         for (row, (b, h, _)) in self.queries().enumerate() {
             let g = &g[row * s.value_depth..][..s.value_depth];
             let kv_row = |j| (b * s.kv_heads + h / s.group()) * s.keys + j;
-            let dp = |j| -> f64 { (0..s.value_depth).map(|c| g[c] * v[kv_row(j) * s.value_depth + c]).sum() };
+            let dp = |j| -> f64 {
+                let products = (0..s.value_depth).map(|c| g[c] * v[kv_row(j) * s.value_depth + c]);
+                self.kept(row, j) * products.sum::<f64>()
+            };
             let mean: f64 = (0..s.keys).map(|j| p[row * s.keys + j] * dp(j)).sum();
             for j in 0..s.keys {
                 let p = p[row * s.keys + j];
                 let ds = self.spec.scale * p * (dp(j) - mean);
                 for c in 0..s.value_depth {
-                    dv[kv_row(j) * s.value_depth + c] += p * g[c];
+                    dv[kv_row(j) * s.value_depth + c] += self.kept(row, j) * p * g[c];
                 }
                 for c in 0..s.depth {
                     dq[row * s.depth + c] += ds * k[kv_row(j) * s.depth + c];
@@ -273,6 +294,7 @@ fn heads_of_one_tensor() {
         query_offset: false,
         key_length: false,
         block_table: false,
+        dropout: None,
     };
     let shape = AttentionShape {
         batch,
@@ -297,6 +319,7 @@ fn paged(random: &mut Random, queries: usize) -> (Setup, Vec<Tensor>, [Vec<f64>;
     setup.block_size = random.pick(&[1, 7, 16]);
     setup.shape.keys = blocks * setup.block_size;
     setup.spec.block_table = true;
+    setup.spec.dropout = None;
     setup.spec.key_length = true;
     setup.length = random.below(setup.shape.keys + 1);
     let s = setup.shape;
@@ -382,6 +405,7 @@ fn large_scores_neither_overflow_nor_lose_what_is_not_a_number() {
         query_offset: false,
         key_length: false,
         block_table: false,
+        dropout: None,
     };
     let shape =
         AttentionShape { batch: 1, heads: 1, kv_heads: 1, queries: 6, keys: 20, depth: 1, value_depth: 1 };

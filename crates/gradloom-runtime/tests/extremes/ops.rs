@@ -142,8 +142,15 @@ fn product_cases(v: usize, w: usize) -> Vec<Case> {
     dot(axes(&[v], &[w], &[0]), &[2, 3], &[2, 3]);
     for [query_offset, key_length, block_table] in [[false; 3], [true, true, false], [true, true, true]] {
         for causal in [false, true] {
-            let spec =
-                AttentionSpec { causal, window: None, scale: 1e300, query_offset, key_length, block_table };
+            let spec = AttentionSpec {
+                causal,
+                window: None,
+                scale: 1e300,
+                query_offset,
+                key_length,
+                block_table,
+                dropout: None,
+            };
             let shapes = [
                 ([1, 1, v, 2], [1, 1, w, 2]),
                 ([v, 2, 3, 4], [v, 1, w, 4]),

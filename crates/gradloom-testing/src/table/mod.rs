@@ -298,6 +298,7 @@ const PLAIN_ATTENTION: AttentionSpec = AttentionSpec {
     query_offset: false,
     key_length: false,
     block_table: false,
+    dropout: None,
 };
 
 /// Draws an attention with grouped heads, masks, windows, and queries without visible keys.
@@ -307,7 +308,8 @@ fn attention(r: &mut Random) -> Instance {
         *flag = r.below(2) == 0;
     }
     let window = (r.below(2) == 0).then(|| 1 + r.below(4) as u32);
-    let spec = AttentionSpec { causal, window, query_offset, key_length, ..PLAIN_ATTENTION };
+    let dropout = (r.below(2) == 0).then_some(1.5);
+    let spec = AttentionSpec { causal, window, query_offset, key_length, dropout, ..PLAIN_ATTENTION };
     let (batch, kv_heads, group) = (1 + r.below(2), 1 + r.below(2), 1 + r.below(2));
     let (queries, keys, depth, value_depth) = (r.below(4), r.below(5), 1 + r.below(3), 1 + r.below(3));
     let mut operands = vec![
@@ -320,6 +322,11 @@ fn attention(r: &mut Random) -> Instance {
     }
     if key_length {
         operands.push(indices(r, &[], keys + 1));
+    }
+    if dropout.is_some() {
+        let ty = Type::new(DType::U32, [batch, kv_heads * group, queries, keys.div_ceil(32)]);
+        let words = (0..ty.elements()).map(|_| r.below(1 << 32) as f64).collect();
+        operands.push((ty, words));
     }
     Instance { kind: OpKind::Attention(spec), operands }
 }

@@ -224,6 +224,7 @@ impl Maker {
             query_offset: self.random.below(3) == 0,
             key_length: self.random.below(3) == 0,
             block_table: false,
+            dropout: None,
         };
         if spec.query_offset {
             operands.push(self.index(3));

@@ -139,6 +139,7 @@ mod tests {
             query_offset: false,
             key_length: false,
             block_table: false,
+            dropout: None,
         };
         let shapes: [&[usize]; 3] = [&[2, 4, 256, 32], &[2, 2, 256, 32], &[2, 2, 256, 32]];
         let attention = attention::Problem::new(&spec, shapes, None);

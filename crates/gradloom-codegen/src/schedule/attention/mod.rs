@@ -207,7 +207,9 @@ pub(crate) fn problems_of(launch: &kernel::Kernel, reads: &[Access]) -> Vec<(Ker
 /// Returns `true` if a kernel can be measured separately. Only a program can fill a block table, and the
 /// gradient may have no extra operands, because it already binds as many as every device supports.
 fn can_run_alone(kernel: Kernel, problem: &Problem) -> bool {
-    !problem.spec.block_table && (kernel == Kernel::Forward || problem.spec.extra_operands() == 0)
+    !problem.spec.block_table
+        && problem.spec.dropout.is_none()
+        && (kernel == Kernel::Forward || problem.spec.extra_operands() == 0)
 }
 
 /// Returns `true` if the blocks of a tile fit a workgroup of a device with these limits.
@@ -244,6 +246,7 @@ fn lanes_fit(problem: &Problem, lanes: &Lanes, limits: &Limits) -> bool {
     let Problem { batch, heads, key_heads, queries, keys, depth, value_depth, .. } = *problem;
     let per_key = lanes.lanes(problem);
     limits.branches
+        && problem.spec.dropout.is_none()
         && limits.subgroup == Some(Lanes::SUBGROUP)
         && ![batch, heads, key_heads, queries, keys, depth, value_depth].contains(&0)
         && per_key <= Lanes::SUBGROUP as usize

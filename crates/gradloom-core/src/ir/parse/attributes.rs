@@ -152,6 +152,12 @@ impl Attributes for Given {
         Ok(())
     }
 
+    fn optional_float(&mut self, name: &str, value: &mut Option<f64>) -> Result<()> {
+        let is_given = self.entries.iter().any(|(entry, ..)| entry == name);
+        *value = if is_given { Some(self.element(name, DType::F32)?.as_f64()) } else { None };
+        Ok(())
+    }
+
     fn list(&mut self, name: &str, value: &mut Vec<usize>) -> Result<()> {
         *value = self.optional_list(name)?.ok_or_else(|| self.missing(name))?;
         Ok(())

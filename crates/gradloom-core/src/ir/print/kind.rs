@@ -82,6 +82,10 @@ impl Attributes for Written {
         self.assign(name, float(*value))
     }
 
+    fn optional_float(&mut self, name: &str, value: &mut Option<f64>) -> Result<(), Infallible> {
+        if let Some(value) = value { self.float(name, value) } else { Ok(()) }
+    }
+
     fn list(&mut self, name: &str, value: &mut Vec<usize>) -> Result<(), Infallible> {
         self.assign(name, format_args!("{value:?}"))
     }

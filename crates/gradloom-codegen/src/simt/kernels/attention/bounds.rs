@@ -46,7 +46,7 @@ pub(super) struct Bounds<'k> {
 impl<'k> Attention<'k, '_> {
     /// Returns the bounds of a sequence, which each invocation loads.
     pub(super) fn bounds(&self, sequence: Value<'k>) -> Bounds<'k> {
-        let [offset, length, _] = self.problem.spec.extra_positions();
+        let [offset, length, ..] = self.problem.spec.extra_positions();
         let [offset, length] = [offset, length].map(|read| read.map(|read| self.given(read, sequence)));
         if let Some(length) = length {
             self.check_length(length, sequence);
@@ -59,7 +59,7 @@ impl<'k> Attention<'k, '_> {
     /// broadcast.
     pub(super) fn shared_bounds(&self, sequence: Value<'k>) -> Bounds<'k> {
         let k = self.k;
-        let [offset, length, _] = self.problem.spec.extra_positions();
+        let [offset, length, ..] = self.problem.spec.extra_positions();
         if offset.is_none() && length.is_none() {
             return self.bounds_of(None, None);
         }

@@ -60,7 +60,10 @@ impl<'k> Attention<'k, '_> {
                 })
             });
             let weights: Each<_> = weights.collect();
-            thread.put_scores(scores, &weights);
+            let share = |i: usize, j: usize| {
+                self.share(block.of, block.queries[i], thread.column(start, j), weights[i][j])
+            };
+            thread.put_scores(scores, &thread.each(share));
             k.barrier();
             thread.accumulate(&softmax.output, scores, &values);
         });

@@ -46,7 +46,9 @@ impl<'k> Attention<'k, '_> {
                     };
                     let (keep, weights): (Vec<_>, Vec<_>) =
                         products.sums.iter().enumerate().map(weigh).unzip();
-                    part.add(Some(&keep), &weights, (values, value));
+                    let share = |(&query, weight)| self.share(place.of, query, key, weight);
+                    let shares: Vec<_> = place.there.iter().zip(weights).map(share).collect();
+                    part.add(Some(&keep), &shares, (values, value));
                 });
             }
             place.each_row(|r, query| {

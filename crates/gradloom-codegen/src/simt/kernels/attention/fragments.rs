@@ -59,7 +59,9 @@ impl<'k> Attention<'k, '_> {
                 for (four, j) in shown.iter().zip(0..) {
                     let weights = four.map(|score| score.mul_add(scale, off).native_exp2());
                     sum = weights.into_iter().fold(sum, |sum, weight| sum + weight);
-                    scores.set(&place, j, which, weights);
+                    let keys = (first + j * SIDE, place.columns);
+                    let shares = self.shares(own.of, own.first + place.rows[which as usize], keys, weights);
+                    scores.set(&place, j, which, shares);
                 }
                 total.set(sum);
                 maximum.set(most);

@@ -42,7 +42,8 @@ impl<'k> Attention<'k, '_> {
                     let slopes = self.products(&own_slopes, values, value);
                     let slope = |r: usize| {
                         let weight = (products.sums[r] * self.scale() - log_sums[r]).unary(UnaryOp::Exp);
-                        let slope = weight * (slopes.sums[r] - means[r]) * self.scale();
+                        let product = self.share(place.of, place.there[r], key, slopes.sums[r]);
+                        let slope = weight * (product - means[r]) * self.scale();
                         place.shown(key, &ranges[r], slope, 0.0)
                     };
                     let slopes: Vec<_> = (0..ranges.len()).map(slope).collect();
@@ -81,8 +82,9 @@ impl<'k> Attention<'k, '_> {
                         let is_seen = range.contains(query);
                         let weight = (products.sums[r] * self.scale() - log_sum).unary(UnaryOp::Exp);
                         let weight = is_seen.select(weight, k.f32(0.0));
-                        let slope = weight * (slopes.sums[r] - mean) * self.scale();
-                        (weight, is_seen.select(slope, k.f32(0.0)))
+                        let share = |share| self.share(of, query, place.there[r], share);
+                        let slope = weight * (share(slopes.sums[r]) - mean) * self.scale();
+                        (share(weight), is_seen.select(slope, k.f32(0.0)))
                     };
                     let weighed = ranges.iter().enumerate().map(weigh);
                     let (weights, slopes_of_scores): (Vec<_>, Vec<_>) = weighed.unzip();

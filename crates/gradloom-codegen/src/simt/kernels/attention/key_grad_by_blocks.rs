@@ -30,6 +30,7 @@ struct KeyBlock<'k> {
 
 /// Queries of a block that a thread processes.
 struct Queries<'k> {
+    of: Head<'k>,
     /// Indices of the queries, which may be beyond the last.
     numbers: Vec<Value<'k>>,
     log_sums: Vec<Value<'k>>,
@@ -58,16 +59,19 @@ impl<'k> Attention<'k, '_> {
         self.each_query_block(&block, [&queries, &slopes], |here| {
             let products = thread.products(&keys, &queries);
             let slope_products = thread.products(&values, &slopes);
+            let share = |i: usize, j: usize, share: Value<'k>| {
+                self.share(here.of, here.numbers[j], block.keys[i], share)
+            };
             // Mask both the weight and its slope: the elements of a key that no query sees may be NaN.
             let weights = thread.each(|i, j| {
                 let weight = (products[i][j] * scale - here.log_sums[j]).unary(UnaryOp::Exp);
                 self.shown(&block, here.numbers[j], i, weight)
             });
             let slopes_of_scores = thread.each(|i, j| {
-                let slope = weights[i][j] * (slope_products[i][j] - here.means[j]) * scale;
+                let slope = weights[i][j] * (share(i, j, slope_products[i][j]) - here.means[j]) * scale;
                 self.shown(&block, here.numbers[j], i, slope)
             });
-            thread.put_scores(weight_memory, &weights);
+            thread.put_scores(weight_memory, &thread.each(|i, j| share(i, j, weights[i][j])));
             thread.put_scores(slope_memory, &slopes_of_scores);
             k.barrier();
             thread.accumulate(&value_sums, weight_memory, &slopes);
@@ -137,7 +141,7 @@ impl<'k> Attention<'k, '_> {
                 };
                 let (log_sums, means) = numbers.iter().map(known).unzip();
                 k.barrier();
-                body(&Queries { numbers, log_sums, means });
+                body(&Queries { of, numbers, log_sums, means });
                 k.barrier();
             });
         });

@@ -547,7 +547,10 @@ impl<'k> Attention<'k, '_> {
                     let log_sum = log_sums[which as usize];
                     let weight =
                         |i: usize| seen[i].select((four[i] - log_sum).unary(UnaryOp::Exp), k.f32(0.0));
-                    scores.set(&place, j, which, [0, 1, 2, 3].map(weight));
+                    let keys = (start + column + place.column + j * SIDE, place.columns);
+                    let query = own.first + place.rows[which as usize];
+                    let shares = self.shares(own.of, query, keys, [0, 1, 2, 3].map(weight));
+                    scores.set(&place, j, which, shares);
                 });
                 for j in 0..matrices {
                     add(&sums, scores.left(&place, j), values, column + j * SIDE);
@@ -612,6 +615,7 @@ impl<'k> Attention<'k, '_> {
                         let first = start + column + place.column + j * SIDE;
                         let [products, slopes] =
                             [j, matrices + j].map(|matrix| scores.four(&place, matrix, which));
+                        let slopes = self.shares(own.of, there[at], (first, place.columns), slopes);
                         let slope = |i: usize| {
                             let [_, slope] =
                                 slopes_of.both([products[i], slopes[i]], [log_sums[at], means[at]]);
@@ -716,13 +720,15 @@ impl<'k> Attention<'k, '_> {
                         for which in 0..2 {
                             let [products, slopes] =
                                 [j, matrices + j].map(|matrix| scores.four(&place, matrix, which));
+                            let own_key = own.first + place.rows[which as usize];
                             let both = [0, 1, 2, 3].map(|i| {
                                 let query = first + (j * SIDE + place.columns[i]);
                                 let sees = ranges[which as usize].contains(query);
                                 let sees = if whole { sees } else { sees & query.below(count) };
-                                slopes_of
-                                    .both([products[i], slopes[i]], known[j as usize][i])
-                                    .map(|value| sees.select(value, k.f32(0.0)))
+                                let share = |share| self.share(of, query, own_key, share);
+                                let [weight, slope] =
+                                    slopes_of.both([products[i], share(slopes[i])], known[j as usize][i]);
+                                [share(weight), slope].map(|value| sees.select(value, k.f32(0.0)))
                             });
                             scores.set(&place, j, which, both.map(|[weight, _]| weight));
                             scores.set(&place, matrices + j, which, both.map(|[_, slope]| slope));

@@ -14,6 +14,7 @@ mod forward_by_blocks;
 mod forward_by_rows;
 mod fragments;
 mod grad_by_rows;
+mod kept;
 mod key_grad_by_blocks;
 mod lanes;
 mod matrices;

@@ -39,7 +39,8 @@ impl<'k> Attention<'k, '_> {
             let seen = self.seen(&block, start);
             let slope = |i: usize, j: usize| {
                 let weight = (products[i][j] * scale - log_sums[i]).unary(UnaryOp::Exp);
-                let slope = weight * (slopes[i][j] - means[i]) * scale;
+                let product = self.share(block.of, there[i], thread.column(start, j), slopes[i][j]);
+                let slope = weight * (product - means[i]) * scale;
                 seen.as_ref().map_or(slope, |seen| seen[i][j].select(slope, k.f32(0.0)))
             };
             thread.put_scores(scores, &thread.each(slope));

@@ -24,7 +24,7 @@ pub(super) struct Rows<'k, 'b> {
 
 impl<'k, 'b> Rows<'k, 'b> {
     pub(super) fn new(k: &'k Builder, role: Role, view: &View<'b>) -> Self {
-        let has_fours = view.has_vectors && rows_are_groups(view.layout, 4);
+        let has_fours = view.has_vectors && view.dtype.is_float() && rows_are_groups(view.layout, 4);
         let fours = has_fours.then(|| k.buffer(role, ValueType::four(view.dtype)));
         Self { k, buffer: k.buffer(role, view.dtype), layout: view.layout, role, dtype: view.dtype, fours }
     }

@@ -164,6 +164,22 @@ impl<'k, 'b> Attention<'k, 'b> {
         });
     }
 
+    /// Returns the shares after dropout of the block of keys from key `start` on, given those of the
+    /// invocation's two rows.
+    fn shares_of_rows(
+        &self,
+        Queries { place, own, .. }: &Queries<'k, '_>,
+        start: Value<'k>,
+        rows: [Vec<[Value<'k>; 4]>; 2],
+    ) -> [Vec<[Value<'k>; 4]>; 2] {
+        let mut queries = place.rows.into_iter();
+        rows.map(|fours| {
+            let query = own.first + queries.next().expect("there are two rows");
+            let first = |j: u32| (start + place.column + j * SIDE, place.columns);
+            fours.into_iter().zip(0..).map(|(four, j)| self.shares(own.of, query, first(j), four)).collect()
+        })
+    }
+
     /// Creates the matrix of a workgroup's rows of an operand.
     fn own_matrix(&self, choice: AttentionWarpgroups, width: usize) -> SharedMatrix {
         self.k.shared_matrix(self.half, [choice.rows(), width].map(narrow), 1)
@@ -259,6 +275,7 @@ impl<'k, 'b> Attention<'k, 'b> {
                 factor
             });
             scaled(self, &sums, factors);
+            let weights = self.shares_of_rows(&state, start, weights);
             let (values, first) = blocks.at(1, slot);
             k.start_product(
                 (&sums, true),
@@ -349,13 +366,15 @@ impl<'k, 'b> Attention<'k, 'b> {
                 self.mask_keys(&state, &slopes, 0.0, start);
             }
             let values: Vec<Value<'k>> = slopes.iter().map(|sum| sum.get()).collect();
-            let slopes = [0, 1].map(|which: u32| {
-                let slope = |(value, weights): (&Value<'k>, &[Value<'k>; 4])| {
-                    let products = elements_of(*value, which);
-                    [0, 1, 2, 3]
-                        .map(|i: usize| weights[i] * products[i].mul_add(scale, means[which as usize]))
+            let products = [0, 1].map(|which: u32| -> Vec<[Value<'k>; 4]> {
+                values.iter().map(|value| elements_of(*value, which)).collect()
+            });
+            let products = self.shares_of_rows(&state, start, products);
+            let slopes = [0, 1].map(|which: usize| {
+                let slope = |(products, weights): (&[Value<'k>; 4], &[Value<'k>; 4])| {
+                    [0, 1, 2, 3].map(|i: usize| weights[i] * products[i].mul_add(scale, means[which]))
                 };
-                values.iter().zip(&weights[which as usize]).map(slope).collect::<Vec<_>>()
+                products[which].iter().zip(&weights[which]).map(slope).collect::<Vec<_>>()
             });
             k.start_product(
                 (&sums, true),
@@ -474,7 +493,17 @@ impl<'k, 'b> Attention<'k, 'b> {
                 };
                 values.iter().zip(&offs).map(weight).collect::<Vec<_>>()
             });
-            let left = lefts(k, self.half, &weights);
+            // Returns the share after dropout of the key of a row for the query of a column.
+            let head = block(number).0;
+            let shares = |which: u32, j: u32, four: [Value<'k>; 4]| {
+                let key = own.first + place.rows[which as usize];
+                let query = |i: usize| start + place.column + (j * SIDE + place.columns[i]);
+                [0, 1, 2, 3].map(|i: usize| self.share(head, query(i), key, four[i]))
+            };
+            let kept = [0, 1].map(|which: u32| -> Vec<[Value<'k>; 4]> {
+                (0..).zip(&weights[which as usize]).map(|(j, four)| shares(which, j, *four)).collect()
+            });
+            let left = lefts(k, self.half, &kept);
             k.start_product((&value_sums, true), Factor::Held(&left), (cotangents, first_cotangent, false));
             k.await_products(1, &[&slopes]);
             if has_unused_rows {
@@ -483,11 +512,12 @@ impl<'k, 'b> Attention<'k, 'b> {
             let means = of_columns(1);
             let values: Vec<Value<'k>> = slopes.iter().map(|sum| sum.get()).collect();
             let slopes = [0, 1].map(|which: u32| {
-                let slope = |((value, weights), means): ((&Value<'k>, &[Value<'k>; 4]), &[Value<'k>; 4])| {
-                    let products = elements_of(*value, which);
+                let slope = |(j, value): (usize, &Value<'k>)| {
+                    let products = shares(which, narrow(j), elements_of(*value, which));
+                    let (weights, means) = (&weights[which as usize][j], &means[j]);
                     [0, 1, 2, 3].map(|i: usize| weights[i] * products[i].mul_add(scale, means[i]))
                 };
-                values.iter().zip(&weights[which as usize]).zip(&means).map(slope).collect::<Vec<_>>()
+                values.iter().enumerate().map(slope).collect::<Vec<_>>()
             });
             let left = lefts(k, self.half, &slopes);
             k.start_product((&key_sums, true), Factor::Held(&left), (queries, first_query, false));
