@@ -17,7 +17,7 @@ import numpy as np
 
 LAYERS, WIDTH, HEADS, CONTEXT, VOCABULARY = 12, 768, 12, 1024, 50257
 CACHED, STEPS = 512, 60
-TYPES = {name: getattr(gguf.GGMLQuantizationType, name) for name in ["F32", "F16", "Q8_0", "Q4_0"]}
+TYPES = {name: getattr(gguf.GGMLQuantizationType, name) for name in ["F32", "F16", "BF16", "Q8_0", "Q4_0"]}
 
 
 def write(path, kind):

@@ -242,7 +242,7 @@ fn sizes_and_numbers_that_cannot_be_used() {
             &workspace,
             &format!("{command} --config conv --batch 2"),
             2,
-            "error: --batch 2: the batch of conv has a fixed size\n  help: leave it out, or take a \
+            "error: --batch 2: the configuration conv has no variations\n  help: leave it out, or take a \
              configuration of GPT-2",
         );
     }

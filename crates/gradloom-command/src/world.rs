@@ -353,7 +353,8 @@ fn start(ranks: u16) -> Result<ExitCode> {
             ("MASTER_ADDR", "127.0.0.1".to_string()),
             ("MASTER_PORT", port.to_string()),
             (STARTED, "1".to_string()),
-            // No two graphs with collective ops run at the same time.
+            // Disable support for graphs with collective ops that overlap, or that single calls of NCCL
+            // follow before they end: there are no such graphs and calls.
             ("NCCL_GRAPH_MIXING_SUPPORT", "0".to_string()),
         ];
         children.start(rank, variables).map_err(failed)?;

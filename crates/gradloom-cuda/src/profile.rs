@@ -17,6 +17,10 @@ impl CudaProgram {
     /// # Errors
     /// Returns an error if the device is lost, or the run is stopped.
     pub(super) fn run_profiled(&mut self, stop: Stop<'_>) -> Result<()> {
+        // Wait for the graphs that were launched before: NCCL need not support single calls beside them.
+        while let Some(end) = self.in_flight.pop_front() {
+            end.wait(stop)?;
+        }
         let mut clock = Clock::new(&self.gpu);
         clock.set(0)?;
         for (i, segment) in self.replay.segments.iter().enumerate() {

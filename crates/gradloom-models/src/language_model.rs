@@ -49,14 +49,15 @@ pub trait LanguageModel: Module {
     #[track_caller]
     fn forward(&self, ids: Tensor) -> Tensor {
         let [_, time] = ids.dims();
-        let hidden = self.hidden(ids, iota(DType::I32, [time], 0), &mut causal(self.sizes().window));
+        let hidden = self.hidden(ids, iota(DType::I32, [time], 0), &mut causal(self.sizes().window, 0.0));
         self.logits(hidden)
     }
 }
 
-/// Returns the causal attention function of texts without a cache, with a window if there is one.
-pub(crate) fn causal(window: Option<usize>) -> impl FnMut(usize, [Tensor; 3]) -> Tensor {
-    let options = AttentionOptions::causal();
+/// Returns the causal attention function of texts without a cache, with a window if there is one, and with
+/// dropout of the attention weights in training.
+pub(crate) fn causal(window: Option<usize>, dropout: f64) -> impl FnMut(usize, [Tensor; 3]) -> Tensor {
+    let options = AttentionOptions::causal().dropout(dropout);
     let options = window.map_or(options, |window| options.window(window));
     move |_, [q, k, v]| q.attention(k, v, options)
 }

@@ -65,7 +65,7 @@ pub struct WorldOptions {
     pub join_timeout: Duration,
     /// Time without a heartbeat after which a rank is given up.
     pub heartbeat_timeout: Duration,
-    /// Time for which ranks wait in a collective that another one has not entered.
+    /// Time for which ranks may wait in a collective while no rank enters one or receives data.
     pub stall_timeout: Duration,
     /// Time for which a rank with a broken data connection waits for rank 0 to tell the reason.
     pub verdict_timeout: Duration,

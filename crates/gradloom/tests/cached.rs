@@ -380,7 +380,7 @@ fn generation_follows_the_training() {
     let ids: Vec<i32> = (0..16).map(|i| i % 8).collect();
     let targets: Vec<i32> = (0..16).map(|i| (i + 1) % 8).collect();
     let before = text(train.session(), &[0], 20, &samplings()[0]);
-    for _ in 0..60 {
+    for _ in 0..120 {
         train.step((&ids, &targets)).unwrap().loss().unwrap();
     }
     let after = text(train.session(), &[0], 7, &samplings()[0]);

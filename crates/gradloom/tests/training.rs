@@ -470,8 +470,9 @@ fn attention_drops_weights_with_their_probability() {
         let visible = all.iter().zip(&kept).filter(|(all, _)| **all > 0.0);
         let is_kept: Vec<bool> = visible.clone().map(|(_, &kept)| kept != 0.0).collect();
         for (&all, &kept) in visible.filter(|(_, kept)| **kept != 0.0) {
+            // The probability is rounded by less than a thousandth of it.
             let expected = all / (1.0 - P as f32);
-            assert!((kept - expected).abs() <= 1e-4 * expected, "{kept} instead of {expected}");
+            assert!((kept - expected).abs() <= 1e-3 * expected, "{kept} instead of {expected}");
         }
         // Six standard deviations of the share of a binomial distribution.
         let share = is_kept.iter().filter(|&&kept| !kept).count() as f64 / is_kept.len() as f64;

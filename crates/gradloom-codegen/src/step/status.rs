@@ -38,8 +38,8 @@ pub(crate) const RECORDED_WORDS: usize = 5;
 pub(crate) const STEPS: usize = 8;
 /// Index of the word with the number of failed steps.
 pub(crate) const FAILURES: usize = 9;
-/// Index of the first word of the first record. A record consists of the failure's number, from 1; its step's
-/// number, from 0; and the words 0 to 4 of that step.
+/// Index of the first word of the first record. A record begins with the failure's number, from 1; its step's
+/// number, from 0; and the words 0 to 4 of that step. Its last word is unused.
 pub(crate) const RECORDS: usize = 12;
 pub(crate) const RECORD_WORDS: usize = 8;
 /// Number of failures after the acknowledged ones that are sure to have a record: failure `n`, counted from

@@ -13,7 +13,7 @@ use crate::failure::{Failure, Result};
 use crate::output::print_line;
 use crate::weights::Weights;
 use crate::world::{self, WorldArguments};
-use configs::{Config, Size};
+use configs::{Config, Variation};
 use gradloom::Device;
 pub use process::started;
 use report::Report;
@@ -85,7 +85,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     #[command(flatten)]
-    size: Size,
+    variation: Variation,
     /// Print one JSON object instead of the line.
     #[arg(long)]
     json: bool,
@@ -130,7 +130,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         return requests::run(&open(arguments)?, count as usize, kept, arguments.json);
     }
     let Some(config) = &arguments.config else { return host::run(arguments.json) };
-    let config = Config::find(config)?.with_size(arguments.size)?;
+    let config = Config::find(config)?.varied(arguments.variation)?;
     if arguments.steps == Some(0) {
         return Err(Failure::usage("--steps 0: must be at least 1"));
     }

@@ -1,6 +1,6 @@
 //! `gradloom profile`: the time of each launch of a training step, compared with the bounds of the machine.
 
-use crate::bench::configs::{Config, Size};
+use crate::bench::configs::{Config, Variation};
 use crate::device::{DeviceArguments, report_tuning};
 use crate::failure::{Failure, Result};
 use crate::output::{print_line, written};
@@ -18,7 +18,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME")]
     config: String,
     #[command(flatten)]
-    size: Size,
+    variation: Variation,
     /// Total number of steps, of which at most half are the warm-up. [default: the configuration's]
     #[arg(long, value_name = "N")]
     steps: Option<u64>,
@@ -55,7 +55,7 @@ held against a large product, as fast as the device computes it.";
 
 /// Profiles a step and prints the requested output.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let config = Config::find(&arguments.config)?.with_size(arguments.size)?;
+    let config = Config::find(&arguments.config)?.varied(arguments.variation)?;
     if arguments.steps == Some(0) {
         return Err(Failure::usage("--steps 0: must be at least 1"));
     }

@@ -84,8 +84,8 @@ fn note(texts: &mut BTreeMap<RequestId, Text>, event: TextEvent) {
 }
 
 impl Text {
-    /// Prints the new text, after the prompt if this is the beginning; in JSON only when the text is
-    /// finished.
+    /// Prints the new text, after the prompt if `begins` is true. With `--json`, prints nothing until the
+    /// text is finished, and then one JSON object with the prompt and the whole text.
     fn print(&mut self, output: &mut Output, arguments: &Arguments, begins: bool) {
         if arguments.json {
             if self.finish.is_some() {

@@ -103,7 +103,8 @@ impl Param {
     }
 
     /// Gathers the rows of a table `[rows, R..]` that `index` i32 `[I..]` names, and returns f32
-    /// `[I.., R..]`. If the table is stored in fewer bits, rows are gathered before they are converted.
+    /// `[I.., R..]`. If the table is stored in fewer bits, rows are gathered before they are converted,
+    /// except from blocks along the columns ([`Param::is_transposed_in_torch`]): these need the whole table.
     #[track_caller]
     pub fn gather_rows(&self, index: Tensor) -> Tensor {
         match self.stored() {

@@ -1,8 +1,8 @@
 //! Averages over the ranks of a world, each of which computes gradients from its own part of a batch.
 //!
 //! In: a graph with the gradients of one rank, divided by the number of ranks. Out: a graph with their sums
-//! over all ranks, or this rank's shards of the sums, and with the means of the loss, of other f32 outputs of
-//! rank 0, and of the model's f32 states. Invariants: all ranks hold the same parameters and states after
+//! over all ranks, or this rank's shards of the sums, and with the means of the loss, of other scalar f32
+//! outputs, and of the model's f32 states. Invariants: all ranks hold the same parameters and states after
 //! each step, except for sharded states of the optimizer, and a step that traps on one rank commits on none.
 //! Gradients are summed in buckets, in the order in which the backward pass computes them, so that a device
 //! can move a bucket while it computes the next one. (Shards: Rajbhandari et al., "ZeRO: Memory Optimizations
@@ -32,9 +32,9 @@ pub struct Replicas<'f> {
     pub sharded: &'f dyn Fn(&Trainable) -> bool,
 }
 
-/// Replaces the gradients by their sums over the ranks, or this rank's shards of the sums, and the f32
-/// outputs of rank 0, the guards and the new values of f32 states by their means. Parts of states, such as
-/// cached keys, are not averaged.
+/// Replaces values by results over the ranks: the gradients by their sums, or by this rank's shards of the
+/// sums; and the f32 guards, scalar f32 outputs and new values of f32 states by their means. Parts of states,
+/// such as cached keys, are not averaged.
 pub fn average_over_ranks(graph: &mut Graph, trainables: &mut [Trainable], replicas: Replicas<'_>) {
     let Replicas { ranks, rounded, sharded } = replicas;
     let mut b = Builder::new(graph, None);

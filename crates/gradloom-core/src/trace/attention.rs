@@ -84,7 +84,8 @@ impl AttentionOptions {
 
     /// Sets the probability `p` in `0..=1` with which each attention weight is zeroed while a training loss is
     /// traced; the others are scaled by `1 / (1 - p)`. Unless the matrix of scores is materialized, p is rounded
-    /// to the nearest of 1, 2, .. 65,535 times 2^-16, and one bit per weight is kept for the backward pass.
+    /// to a binary fraction, usually by less than a thousandth, and one bit per weight is kept for the backward
+    /// pass.
     pub fn dropout(mut self, p: f64) -> Self {
         self.dropout = p;
         self
@@ -253,6 +254,21 @@ impl Tensor {
     }
 }
 
+/// Returns the fraction `n / 2^digits` of the fewest digits, at most 24, of which a probability between 0 and
+/// 1 and its complement differ by at most a thousandth, as (n, digits). The fraction is neither 0 nor 1.
+fn fraction(p: f64) -> (u32, u32) {
+    let fraction = |digits: u32| {
+        let parts = f64::from(1_u32 << digits);
+        ((p * parts).round().clamp(1.0, parts - 1.0), parts)
+    };
+    let is_close = |digits: &u32| {
+        let (n, parts) = fraction(*digits);
+        (n / parts - p).abs() <= p.min(1.0 - p) / 1000.0
+    };
+    let digits = (1..24).find(is_close).unwrap_or(24);
+    (fraction(digits).0 as u32, digits)
+}
+
 /// Lowest finite score, which replaces the scores of masked keys.
 const LOWEST: f64 = f32::MIN as f64;
 
@@ -289,9 +305,8 @@ impl AttentionOptions {
         if self.dropout == 1.0 {
             return Some((full(DType::U32, words, 0.0), 1.0));
         }
-        const PARTS: f64 = 65536.0;
-        let kept = ((1.0 - self.dropout) * PARTS).round().clamp(1.0, PARTS - 1.0);
-        Some((random_words(words, kept as u32), PARTS / kept))
+        let (kept, digits) = fraction(1.0 - self.dropout);
+        Some((random_words(words, kept, digits), f64::from(1_u32 << digits) / f64::from(kept)))
     }
 
     /// Returns `true` if each query attends at least to the key at its own position, so that no query and no
@@ -323,5 +338,22 @@ impl AttentionOptions {
             self.scores.bias.map(|bias| bias.ne(f64::NEG_INFINITY)),
         ];
         conditions.into_iter().flatten().reduce(|a, b| a.logical_and(b))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fraction;
+
+    #[test]
+    fn fractions_have_few_digits_and_are_close() {
+        assert_eq!([0.5, 0.75, 0.9].map(fraction), [(1, 1), (3, 2), (1843, 11)]);
+        for p in (1..1000).map(|p| f64::from(p) / 1000.0) {
+            let (n, digits) = fraction(p);
+            let off = (f64::from(n) / 2f64.powi(digits as i32) - p).abs();
+            assert!(off <= p.min(1.0 - p) / 1000.0 && digits <= 20, "{n} / 2^{digits} for {p}");
+        }
+        // Nothing that may be dropped is never dropped, and likewise for what is kept.
+        assert_eq!([1e-12, 1.0 - 1e-12].map(fraction), [(1, 24), ((1 << 24) - 1, 24)]);
     }
 }

@@ -169,8 +169,8 @@ impl Tensor {
 /// Computes `log(e^a + e^b)` of finite numbers. Equal numbers each get half of the gradient.
 #[track_caller]
 fn log_add(a: Tensor, b: Tensor) -> Tensor {
-    // Select between both orders of the operands instead of computing a maximum: each branch then has the
-    // derivatives of the function of any order, even where a equals b.
+    // Select between the two orders of the operands instead of computing a maximum: each branch is the whole
+    // function, so its first and higher derivatives are exact even where a equals b.
     let above = a.gt(b);
     above.select(a, b) + above.select(b - a, a - b).exp().log1p()
 }

@@ -42,14 +42,14 @@ fn bits(shape: Shape, token: &str) -> Tensor {
     })
 }
 
-/// Draws u32 numbers each of whose bits is 1 with probability `parts / 65536`, for `parts` in `1..65536`.
+/// Draws u32 numbers each of whose bits is 1 with probability `parts / 2^digits`, which is neither 0 nor 1.
 #[track_caller]
-pub(super) fn random_words(shape: Shape, parts: u32) -> Tensor {
-    let digits = parts.trailing_zeros()..16;
+pub(super) fn random_words(shape: Shape, parts: u32, digits: u32) -> Tensor {
+    let digits = parts.trailing_zeros()..digits;
     let planes = bits([&[digits.len()], &shape[..]].concat().into(), "attention");
     let plane = |number: usize| planes.narrow(0, number, 1).squeeze(0);
-    // Compare the binary fraction made of a bit of each plane with that of `parts`, last digits first: with
-    // probability 1/2, the first digit alone decides.
+    // Compare the binary fraction made of a bit of each plane with that of `parts`, from its last digit to its
+    // first: each digit decides half of the draws, whatever those after it decide.
     let first = plane(0);
     digits.skip(1).zip(1..).fold(first, |drawn, (digit, number)| match parts >> digit & 1 {
         1 => drawn.logical_or(plane(number)),

@@ -507,8 +507,8 @@ impl Generator {
         running == 0 || running < self.options.rows && needed <= free + cached
     }
 
-    /// Returns `true` if another text that is being read shares a longer prefix with this one than is cached,
-    /// so that waiting for its blocks saves work.
+    /// Returns `true` if a text whose prompt is still being computed shares a longer prefix with this text
+    /// than the cache does, so that waiting for that text's blocks saves work.
     fn will_be_cached(&self, id: RequestId) -> bool {
         let text = &self.texts[&id];
         let cached = self.cached(text);

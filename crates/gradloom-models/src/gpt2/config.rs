@@ -18,8 +18,8 @@ pub struct Gpt2Config {
     pub heads: usize,
     /// Number of layers.
     pub layers: usize,
-    /// Dropout probability in `0..1` during training, applied after the embedding and to each residual
-    /// branch.
+    /// Dropout probability in `0..1` during training, applied after the embedding, to the attention
+    /// weights, and to each residual branch.
     pub dropout: f64,
     /// Width of the MLPs' hidden layer, or `None` for four times `width`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

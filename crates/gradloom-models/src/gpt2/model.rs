@@ -12,8 +12,7 @@ use gradloom_core::trace::{Tensor, checkpoint};
 ///
 /// Weights are initialized from a normal distribution with standard deviation 0.02, scaled by
 /// `1/sqrt(2·layers)` for the last layer of each residual branch; biases are 0 and gains 1. During training,
-/// dropout is applied after the embedding and at the end of each residual branch. Unlike in the original,
-/// attention probabilities have no dropout, because attention is a single op.
+/// dropout is applied after the embedding, to the attention weights, and at the end of each residual branch.
 #[derive(Debug, Module)]
 pub struct Gpt2 {
     /// Token embedding `[vocabulary, width]`. Its transpose is the output layer unless `lm_head` is present.
@@ -110,7 +109,7 @@ impl Gpt2 {
     /// attends to itself and those before it in its row.
     #[track_caller]
     pub fn forward_at(&self, ids: Tensor, positions: Tensor) -> Tensor {
-        self.logits(self.hidden(ids, positions, &mut causal(None)))
+        self.logits(self.hidden(ids, positions, &mut self.causal()))
     }
 
     /// Returns the logits of the token after one position, `[1, vocabulary]`, for i32 ids `[1, time]` and an
@@ -137,7 +136,11 @@ impl Gpt2 {
     #[track_caller]
     fn hidden_from_start(&self, ids: Tensor) -> Tensor {
         let [_, time] = ids.dims();
-        self.blocks(self.wte.forward(ids) + self.wpe.weight.tensor().slice(0, 0..time), &mut causal(None))
+        self.blocks(self.wte.forward(ids) + self.wpe.weight.tensor().slice(0, 0..time), &mut self.causal())
+    }
+
+    fn causal(&self) -> impl FnMut(usize, [Tensor; 3]) -> Tensor + use<> {
+        causal(None, self.config.dropout)
     }
 
     fn blocks(&self, embedded: Tensor, attend: &mut Attend<'_>) -> Tensor {
@@ -301,7 +304,8 @@ mod tests {
                     .unwrap();
             traced.graph.entry_ops().filter(|(_, op)| op.kind.name() == "random_bits").count()
         };
-        assert_eq!((sources(true), sources(false)), (5, 0));
+        // The embedding, and attention and two branches of each of the two layers.
+        assert_eq!((sources(true), sources(false)), (7, 0));
     }
 
     /// Returns the file and line at which an error is reported.

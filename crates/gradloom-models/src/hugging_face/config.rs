@@ -145,7 +145,7 @@ pub fn to_json(config: &AnyConfig) -> Value {
             "layer_norm_epsilon": config.epsilon,
             "resid_pdrop": config.dropout,
             "embd_pdrop": config.dropout,
-            "attn_pdrop": 0.0,
+            "attn_pdrop": config.dropout,
             "tie_word_embeddings": config.tied,
         }),
         AnyConfig::Llama(config) => {

@@ -135,3 +135,49 @@ fn attention_agrees_with_sums_in_f64() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
+
+/// The CPU, whose kernels are tested against sums in f64, draws the same numbers.
+#[test]
+fn attention_with_dropout_agrees_with_the_cpu() {
+    if skipped() {
+        return;
+    }
+    let names = ["y", "dq", "dk", "dv"];
+    for ([b, h, g, t, s, d], window) in [
+        ([2, 4, 4, 512, 512, 64], None),
+        ([1, 4, 2, 300, 300, 128], None),
+        ([1, 2, 2, 333, 333, 80], Some(100)),
+        ([1, 2, 1, 200, 70, 64], None),
+    ] {
+        let shapes = [[b, h, t, d], [b, g, s, d], [b, g, s, d], [b, h, t, d]];
+        let inputs = [0, 1, 2, 3].map(|i: usize| numbers(shapes[i].iter().product(), i, 1.0));
+        let results = |device: &Device| -> [Vec<f32>; 4] {
+            let mut train = Trainer::new((Param::new([1], Init::Ones),))
+                .inputs([f32("q", shapes[0]), f32("k", shapes[1]), f32("v", shapes[2]), f32("dy", shapes[3])])
+                .loss(|(p,), inputs| {
+                    let [q, k, v, dy] = inputs.map(|x| x * 2.0);
+                    let options = AttentionOptions::causal().dropout(0.2);
+                    let options = window.map_or(options, |window| options.window(window));
+                    let y = q.attention(k, v, options);
+                    let [dq, dk, dv] = gradients((y * dy).sum(), [q, k, v]);
+                    names.into_iter().zip([y, dq, dk, dv]).for_each(|(name, x)| _ = x.capture(name));
+                    p.tensor().sum() * 0.0
+                })
+                .optimizer(Sgd::new(0.1))
+                .compile(device)
+                .unwrap();
+            let step = train.step((&inputs[0], &inputs[1], &inputs[2], &inputs[3])).unwrap();
+            names.map(|name| step.get(name).unwrap().to_vec())
+        };
+        let exact = results(&Device::cpu()).map(|x| x.into_iter().map(f64::from).collect::<Vec<f64>>());
+        for precision in [Precision::Bf16, Precision::F16, Precision::Tf32] {
+            let device = Device::cuda_with(&CudaOptions::default().precision(precision)).unwrap();
+            let unit = if precision == Precision::Bf16 { 0.002 } else { 0.00025 };
+            for (i, (got, want)) in results(&device).iter().zip(&exact).enumerate() {
+                let (off, row) = error(got, want, d);
+                println!("{t} {s} {d} {window:?} {precision:?} {}: {off:.1e} in row {row}", names[i]);
+                assert!(off <= [4.0, 24.0, 12.0, 6.0][i] * unit, "{precision:?} {}: {off:.1e}", names[i]);
+            }
+        }
+    }
+}

@@ -10,8 +10,8 @@ fn training_has_the_same_bits_with_segments() {
     let graph = |train: &Train<_, 2>, name: &str| count(&train.stages().passes, name);
     assert_eq!(graph(&kept, "barrier"), 0);
     assert!(graph(&again, "barrier") > 0, "nothing is computed again");
-    // Expect one mask after the embedding, which is in no segment, and two in each of two blocks.
-    assert_eq!((graph(&kept, "random_bits"), graph(&again, "random_bits")), (5, 9));
+    // Expect one mask after the embedding, which is in no segment, and three in each of two blocks.
+    assert_eq!((graph(&kept, "random_bits"), graph(&again, "random_bits")), (7, 13));
     assert_eq!(run(kept), run(again));
 }
 

@@ -25,8 +25,8 @@ pub(crate) struct Config {
     /// Number of warm-up steps, which count towards `steps` but are not timed.
     pub(crate) warm: u64,
     kind: Kind,
-    /// Size that was given for the batch, which `kind` has too.
-    size: Size,
+    /// Variation that was given, which `kind` has too.
+    variation: Variation,
 }
 
 #[derive(Clone, Debug)]
@@ -51,34 +51,52 @@ const fn gpt2(sizes: [usize; 5], batch: usize) -> Kind {
 /// All configurations. `tg-mlp` is the step of `mlp-sin` under the name of tensorgrad's sample, with which it
 /// is compared.
 const CONFIGS: [Config; 11] = [
-    Config { name: "S", steps: 60, warm: 10, kind: gpt2([256, 128, 4, 4, 128], 8), size: Size::NONE },
-    Config { name: "M", steps: 16, warm: 4, kind: gpt2([8192, 384, 6, 6, 256], 4), size: Size::NONE },
-    Config { name: "mlp-sin", steps: 1000, warm: 100, kind: Kind::Sine, size: Size::NONE },
+    Config {
+        name: "S",
+        steps: 60,
+        warm: 10,
+        kind: gpt2([256, 128, 4, 4, 128], 8),
+        variation: Variation::NONE,
+    },
+    Config {
+        name: "M",
+        steps: 16,
+        warm: 4,
+        kind: gpt2([8192, 384, 6, 6, 256], 4),
+        variation: Variation::NONE,
+    },
+    Config { name: "mlp-sin", steps: 1000, warm: 100, kind: Kind::Sine, variation: Variation::NONE },
     Config {
         name: "gpt2-124m",
         steps: 6,
         warm: 2,
         kind: gpt2([50257, 768, 12, 12, 1024], 4),
-        size: Size::NONE,
+        variation: Variation::NONE,
     },
     Config {
         name: "gpt2-355m",
         steps: 6,
         warm: 2,
         kind: gpt2([50257, 1024, 16, 24, 1024], 4),
-        size: Size::NONE,
+        variation: Variation::NONE,
     },
-    Config { name: "tg-transformer", steps: 100, warm: 10, kind: Kind::Transformer, size: Size::NONE },
-    Config { name: "tg-mlp", steps: 1000, warm: 100, kind: Kind::Sine, size: Size::NONE },
-    Config { name: "mnist-mlp", steps: 1000, warm: 100, kind: Kind::Digits, size: Size::NONE },
-    Config { name: "conv", steps: 60, warm: 10, kind: Kind::Convolutions, size: Size::NONE },
-    Config { name: "mnist-cnn", steps: 200, warm: 20, kind: Kind::Cnn, size: Size::NONE },
-    Config { name: "lstm", steps: 40, warm: 5, kind: Kind::Lstm, size: Size::NONE },
+    Config {
+        name: "tg-transformer",
+        steps: 100,
+        warm: 10,
+        kind: Kind::Transformer,
+        variation: Variation::NONE,
+    },
+    Config { name: "tg-mlp", steps: 1000, warm: 100, kind: Kind::Sine, variation: Variation::NONE },
+    Config { name: "mnist-mlp", steps: 1000, warm: 100, kind: Kind::Digits, variation: Variation::NONE },
+    Config { name: "conv", steps: 60, warm: 10, kind: Kind::Convolutions, variation: Variation::NONE },
+    Config { name: "mnist-cnn", steps: 200, warm: 20, kind: Kind::Cnn, variation: Variation::NONE },
+    Config { name: "lstm", steps: 40, warm: 5, kind: Kind::Lstm, variation: Variation::NONE },
 ];
 
-/// Size of the batch of a GPT-2 configuration.
+/// What of a GPT-2 configuration is replaced.
 #[derive(clap::Args, Clone, Copy, Debug)]
-pub(crate) struct Size {
+pub(crate) struct Variation {
     /// Number of rows of a batch of GPT-2. [default: the configuration's]
     #[arg(long, value_name = "N", requires = "config", value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
@@ -86,40 +104,51 @@ pub(crate) struct Size {
     /// configuration's]
     #[arg(long, value_name = "N", requires = "config", value_parser = clap::value_parser!(u32).range(1..))]
     context: Option<u32>,
+    /// Probability of dropping an element of GPT-2. [default: 0]
+    #[arg(long, value_name = "P", requires = "config")]
+    dropout: Option<f64>,
 }
 
-impl Size {
-    const NONE: Self = Self { batch: None, context: None };
+impl Variation {
+    const NONE: Self = Self { batch: None, context: None, dropout: None };
 
-    /// Returns the flags that were given, with their numbers.
-    fn flags(self) -> impl Iterator<Item = (&'static str, u32)> {
-        let flags = [("--batch", self.batch), ("--context", self.context)];
-        flags.into_iter().filter_map(|(flag, number)| Some((flag, number?)))
+    /// Returns the first flag that was given, with its number.
+    fn flag(self) -> Option<String> {
+        let Self { batch, context, dropout } = self;
+        let flags = [
+            batch.map(|rows| format!("--batch {rows}")),
+            context.map(|tokens| format!("--context {tokens}")),
+            dropout.map(|p| format!("--dropout {p}")),
+        ];
+        flags.into_iter().flatten().next()
     }
 }
 
 impl Config {
-    /// Returns the name with the size that was given for the batch, such as `gpt2-124m-b16-t512`.
+    /// Returns the name with the variation that was given, such as `gpt2-124m-b16-t512`.
     pub(crate) fn label(&self) -> String {
-        let Size { batch, context } = self.size;
+        let Variation { batch, context, dropout } = self.variation;
         let batch = batch.map_or_else(String::new, |rows| format!("-b{rows}"));
         let context = context.map_or_else(String::new, |tokens| format!("-t{tokens}"));
-        format!("{}{batch}{context}", self.name)
+        let dropout = dropout.map_or_else(String::new, |p| format!("-d{p}"));
+        format!("{}{batch}{context}{dropout}", self.name)
     }
 
-    /// Returns the configuration with another size of its batch.
+    /// Returns a variation of the configuration.
     ///
     /// # Errors
-    /// Returns an error if a size is given and the configuration is not of GPT-2.
-    pub(crate) fn with_size(mut self, size: Size) -> Result<Self> {
-        for (flag, number) in size.flags() {
-            let Kind::Gpt2 { model, batch } = &mut self.kind else {
-                let message = format!("{flag} {number}: the batch of {} has a fixed size", self.name);
-                return Err(Failure::usage(message).help("leave it out, or take a configuration of GPT-2"));
-            };
-            *(if flag == "--batch" { batch } else { &mut model.context }) = number as usize;
-        }
-        Ok(Self { size, ..self })
+    /// Returns an error if the configuration is not of GPT-2 and anything varies.
+    pub(crate) fn varied(mut self, variation: Variation) -> Result<Self> {
+        let Some(flag) = variation.flag() else { return Ok(self) };
+        let Kind::Gpt2 { model, batch } = &mut self.kind else {
+            let message = format!("{flag}: the configuration {} has no variations", self.name);
+            return Err(Failure::usage(message).help("leave it out, or take a configuration of GPT-2"));
+        };
+        let size = |given: Option<u32>, own| given.map_or(own, |given| given as usize);
+        *batch = size(variation.batch, *batch);
+        model.context = size(variation.context, model.context);
+        model.dropout = variation.dropout.unwrap_or(model.dropout);
+        Ok(Self { variation, ..self })
     }
 
     /// Returns the configuration with this name.

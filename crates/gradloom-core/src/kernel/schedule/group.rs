@@ -7,9 +7,9 @@ pub struct GroupSchedule {
     pub workgroup: usize,
     /// Number of invocations in a subgroup, if values are exchanged within subgroups.
     pub subgroup: Option<u32>,
-    /// Number of lanes that sum a column, and number of columns in a workgroup.
+    /// Number of lanes that reduce a column, and number of columns in a workgroup.
     pub columns: [usize; 2],
-    /// Maximum number of elements of a part that a single workgroup sums.
+    /// Maximum number of elements of a part that a single workgroup reduces to one result.
     pub short: usize,
     /// Number of bytes of scratch memory for parts that have the same expression and run together. Parts with
     /// different expressions use the memory one after the other.
