@@ -60,6 +60,8 @@ impl Places<'_> {
 impl Placement for Places<'_> {
     type Operands = Operands;
 
+    const HAS_ADDRESSES: bool = false;
+
     fn limits(&self) -> &Limits {
         self.limits
     }

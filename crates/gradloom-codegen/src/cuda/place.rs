@@ -12,7 +12,7 @@ use crate::product::{is_in_fours, reads_vectors};
 use crate::schedule::group;
 use crate::simt::kernels::{View, Views};
 use gradloom_core::ir::OpKind;
-use gradloom_core::kernel::{Access, Kernel as LaunchKernel, Launch, Part, Phase, Schedule};
+use gradloom_core::kernel::{Access, Kernel as LaunchKernel, Launch, Layout, Part, Phase, Schedule};
 use gradloom_core::plan::{Plan, Region, Role as PlannedRole};
 
 /// Maximum number of bytes from the start of the first buffer to the end of the last for which one address is
@@ -60,6 +60,8 @@ impl Operand {
 impl Placement for Addresses<'_> {
     type Operands = Operands;
 
+    const HAS_ADDRESSES: bool = true;
+
     fn limits(&self) -> &Limits {
         self.limits
     }
@@ -74,7 +76,7 @@ impl Placement for Addresses<'_> {
             _ => false,
         };
         let operand = |access: &Access, has_vectors: bool, is_early: bool| Operand {
-            access: access.clone(),
+            access: within_reach(access),
             address: address(plan, access),
             spans: Span::of(plan, access).into_iter().collect(),
             has_vectors: has_vectors || of_loop(access),
@@ -198,9 +200,24 @@ fn is_early(launch: &Launch, plan: &Plan, access: &Access) -> bool {
     launch.phase == Phase::Compute && was_there
 }
 
-/// Returns the address of the buffer of an access; `Nothing` if the access has no elements.
+/// Returns `true` if 32-bit indices cannot start at the buffer of an access.
+fn is_far(access: &Access) -> bool {
+    access.layout.end() as u64 > MOST_BYTES
+}
+
+/// Returns an access relative to its [`address`].
+fn within_reach(access: &Access) -> Access {
+    let offset = if is_far(access) { 0 } else { access.layout.offset };
+    Access { layout: Layout { offset, ..access.layout.clone() }, ..access.clone() }
+}
+
+/// Returns the address of the buffer of an access, or of its first element if the buffer is far from it;
+/// `Nothing` if the access has no elements.
 fn address(plan: &Plan, access: &Access) -> Parameter {
-    let (region, offset) = place(plan, access);
+    let (region, mut offset) = place(plan, access);
+    if is_far(access) {
+        offset += (access.layout.offset * access.dtype.bytes()) as u64;
+    }
     if access.layout.shape.elements() == 0 { Parameter::Nothing } else { Parameter::Memory(region, offset) }
 }
 

@@ -5,6 +5,7 @@
 //! their operands can be addressed together. Launches that run on the host have no unit.
 
 mod cuts;
+mod row_blocks;
 
 use crate::collective::Collective;
 use crate::library::LibraryProduct;
@@ -21,11 +22,16 @@ use gradloom_core::plan::Plan;
 use std::ops::Range;
 
 pub use cuts::Cuts;
+use row_blocks::row_blocks;
 
 /// Placement of operands in the memory of a dialect: in bindings or at addresses.
 pub trait Placement {
     /// Locations of the operands and results of kernels.
     type Operands;
+
+    /// True if an operand has a 64-bit address, to which the indices of its elements are relative; false if
+    /// indices are relative to a binding.
+    const HAS_ADDRESSES: bool;
 
     /// Returns the limits of the device.
     fn limits(&self) -> &Limits;
@@ -134,10 +140,20 @@ pub(crate) fn of_launch<P: Placement>(
     if on_host(launch, program.graph).is_some() {
         return Ok(Vec::new());
     }
+    if P::HAS_ADDRESSES
+        && let Some(blocks) = row_blocks(launch, MOST_POSITIONS, placement.limits())
+    {
+        let units = blocks.iter().map(|block| of_launch(block, owner, program, placement));
+        return Ok(units.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect());
+    }
     // What libraries compute is not checked, because libraries use 64-bit indices.
     let by_library = matches!(launch.schedule, Schedule::Library(_))
         || matches!(launch.kernel, LaunchKernel::Op(OpKind::Collective { .. }));
-    if !by_library && !is_countable(&launch.kernel, &launch.reads, &launch.writes) {
+    let end = |access: &Access| {
+        let before = if P::HAS_ADDRESSES { access.layout.offset } else { 0 };
+        (access.layout.end() - before).max(access.layout.shape.elements())
+    };
+    if !by_library && !is_countable(&launch.kernel, &launch.reads, &launch.writes, &end) {
         let message =
             format!("{} works on more positions than a GPU counts, in 32 bits", launch.kernel.name());
         return Err(Error::new(ErrorKind::Plan, message)
@@ -302,18 +318,25 @@ pub(crate) fn guards<P: Placement>(plan: &Plan, placement: &P) -> Result<Unit<P:
     Ok(Unit { owner: Owner::Guards, operands, work: Work::Kernels(kernels), scratch: 0..0 })
 }
 
-/// Returns `true` if 32-bit indices suffice for the elements of a kernel's operands and results, and for its
-/// positions. The limit leaves a margin of 2^16, because tiles and workgroups round up.
-fn is_countable(kernel: &LaunchKernel, reads: &[Access], writes: &[Access]) -> bool {
-    const MOST: u64 = u32::MAX as u64 - (1 << 16);
-    let ends = |access: &Access| access.layout.end().max(access.layout.shape.elements()) as u64 <= MOST;
+/// Maximum number of positions of a kernel, and of elements of an operand or result, for 32-bit indices. It
+/// leaves a margin of 2^16, because tiles and workgroups round up.
+const MOST_POSITIONS: usize = (u32::MAX - (1 << 16)) as usize;
+
+/// Returns `true` if 32-bit indices suffice for the elements of a kernel's operands and results, of which
+/// `end` returns the end of the indices, and for its positions.
+fn is_countable(
+    kernel: &LaunchKernel,
+    reads: &[Access],
+    writes: &[Access],
+    end: &dyn Fn(&Access) -> usize,
+) -> bool {
     let positions = match kernel {
-        LaunchKernel::Group(parts) => parts
-            .iter()
-            .all(|part| is_countable(&part.kernel, &reads[part.reads.clone()], &writes[part.writes.clone()])),
+        LaunchKernel::Group(parts) => parts.iter().all(|part| {
+            is_countable(&part.kernel, &reads[part.reads.clone()], &writes[part.writes.clone()], end)
+        }),
         other => other.body().is_none_or(|body| {
-            body.rows.checked_mul(body.columns).is_some_and(|positions| positions as u64 <= MOST)
+            body.rows.checked_mul(body.columns).is_some_and(|positions| positions <= MOST_POSITIONS)
         }),
     };
-    positions && reads.iter().chain(writes).all(ends)
+    positions && reads.iter().chain(writes).all(|access| end(access) <= MOST_POSITIONS)
 }

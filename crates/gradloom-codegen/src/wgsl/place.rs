@@ -19,6 +19,8 @@ use std::ops::Range;
 impl Placement for Context<'_> {
     type Operands = Operands;
 
+    const HAS_ADDRESSES: bool = false;
+
     fn limits(&self) -> &Limits {
         self.limits
     }

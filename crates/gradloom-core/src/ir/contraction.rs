@@ -67,8 +67,8 @@ pub(crate) fn product(factors: impl IntoIterator<Item = usize>) -> u64 {
 /// visible only if, in addition, `p - w < j < p + w`. If no key is visible, the output is 0 and the
 /// log-sum-exp is `-inf`.
 ///
-/// With dropout, key j's share of the output is multiplied by the factor `dropout` if bit `j % 32` of word
-/// `j / 32` of the query's row of `kept` is 1, and by 0 otherwise. The log-sum-exp is that of all visible keys.
+/// With dropout, key j's share of the output is multiplied by the factor `dropout` if bit `j % 32` of word `j
+/// / 32` of the query's row of `kept` is 1, and by 0 otherwise. The log-sum-exp is that of all visible keys.
 ///
 /// With a block table, k and v are pools `[pool_blocks, kv_heads, block_size, depth]` shared by the batch:
 /// key j of sequence b is row `j % block_size` of pool block `block_table[b, j / block_size]`, and the number
@@ -88,8 +88,8 @@ pub struct AttentionSpec {
     pub key_length: bool,
     /// True if there is a `block_table` operand.
     pub block_table: bool,
-    /// Factor on the shares of the keys in the `kept` operand, usually `1 / (1 - p)` if the others were dropped
-    /// with probability p. `None` without the operand; never with a `block_table`.
+    /// Factor on the shares of the keys in the `kept` operand, usually `1 / (1 - p)` if the others were
+    /// dropped with probability p. `None` without the operand; never with a `block_table`.
     pub dropout: Option<f64>,
 }
 
@@ -112,7 +112,8 @@ impl AttentionSpec {
         self.extra_positions().iter().flatten().count()
     }
 
-    /// Returns the operand positions of `query_offset`, `key_length`, `block_table` and `kept`, where present.
+    /// Returns the operand positions of `query_offset`, `key_length`, `block_table` and `kept`, where
+    /// present.
     pub fn extra_positions(&self) -> [Option<usize>; 4] {
         let mut next = 3;
         [self.query_offset, self.key_length, self.block_table, self.dropout.is_some()].map(|present| {

@@ -65,10 +65,9 @@ impl AttentionOptions {
         self
     }
 
-    /// Lets a query attend to a key only where the mask is true. The mask is bool,
-    /// `[batch, heads, queries, keys]` or a shape that broadcasts to it. Keys that no query attends to, and
-    /// queries that attend to no key, may hold any values, even NaN. Like `bias`, this option materializes the
-    /// matrix of scores.
+    /// Lets a query attend to a key only where the mask is true. The mask is bool, `[batch, heads, queries,
+    /// keys]` or a shape that broadcasts to it. Keys that no query attends to, and queries that attend to no
+    /// key, may hold any values, even NaN. Like `bias`, this option materializes the matrix of scores.
     pub fn mask(mut self, mask: Tensor) -> Self {
         self.scores.mask = Some(mask);
         self
@@ -82,10 +81,10 @@ impl AttentionOptions {
         self
     }
 
-    /// Sets the probability `p` in `0..=1` with which each attention weight is zeroed while a training loss is
-    /// traced; the others are scaled by `1 / (1 - p)`. Unless the matrix of scores is materialized, p is rounded
-    /// to a binary fraction, usually by less than a thousandth, and one bit per weight is kept for the backward
-    /// pass.
+    /// Sets the probability `p` in `0..=1` with which each attention weight is zeroed while a training loss
+    /// is traced; the others are scaled by `1 / (1 - p)`. Unless the matrix of scores is materialized, p is
+    /// rounded to a binary fraction, usually by less than a thousandth, and one bit per weight is kept for
+    /// the backward pass.
     pub fn dropout(mut self, p: f64) -> Self {
         self.dropout = p;
         self

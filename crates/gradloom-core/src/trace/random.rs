@@ -48,8 +48,8 @@ pub(super) fn random_words(shape: Shape, parts: u32, digits: u32) -> Tensor {
     let digits = parts.trailing_zeros()..digits;
     let planes = bits([&[digits.len()], &shape[..]].concat().into(), "attention");
     let plane = |number: usize| planes.narrow(0, number, 1).squeeze(0);
-    // Compare the binary fraction made of a bit of each plane with that of `parts`, from its last digit to its
-    // first: each digit decides half of the draws, whatever those after it decide.
+    // Compare the binary fraction made of a bit of each plane with that of `parts`, from its last digit to
+    // its first: each digit decides half of the draws, whatever those after it decide.
     let first = plane(0);
     digits.skip(1).zip(1..).fold(first, |drawn, (digit, number)| match parts >> digit & 1 {
         1 => drawn.logical_or(plane(number)),
