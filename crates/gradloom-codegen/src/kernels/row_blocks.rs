@@ -12,8 +12,8 @@ const ROWS: usize = 8;
 
 /// Returns launches that each compute a block of the rows of a loop, with at most `most` positions, and
 /// elements between the first and the last of an operand or result; those of a group that has such loops
-/// compute its other parts, too. Returns `None` if no loop has more than that, or if the rows of one cannot be
-/// computed separately.
+/// compute its other parts, too. Returns `None` if no loop has more than that, or if the rows of one cannot
+/// be computed separately.
 pub(super) fn row_blocks(launch: &Launch, most: usize, limits: &Limits) -> Option<Vec<Launch>> {
     match &launch.kernel {
         Kernel::Loop(body) => of_loop(launch, body, most, limits),
