@@ -94,7 +94,7 @@ const CONFIGS: [Config; 11] = [
     Config { name: "lstm", steps: 40, warm: 5, kind: Kind::Lstm, variation: Variation::NONE },
 ];
 
-/// What of a GPT-2 configuration is replaced.
+/// Changes to a GPT-2 configuration; `None` keeps what it has.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub(crate) struct Variation {
     /// Number of rows of a batch of GPT-2. [default: the configuration's]
