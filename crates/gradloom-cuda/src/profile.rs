@@ -18,8 +18,9 @@ impl CudaProgram {
     /// Returns an error if the device is lost, or the run is stopped.
     pub(super) fn run_profiled(&mut self, stop: Stop<'_>) -> Result<()> {
         // Wait for the graphs that were launched before: NCCL need not support single calls beside them.
-        while let Some(end) = self.in_flight.pop_front() {
+        while let Some(end) = self.in_flight.front() {
             end.wait(stop)?;
+            self.in_flight.pop_front();
         }
         let mut clock = Clock::new(&self.gpu);
         clock.set(0)?;

@@ -5,7 +5,7 @@
 
 use super::launch::{Parameter, Span};
 use crate::kernels::Cuts;
-use crate::kernels::Placement;
+use crate::kernels::{MOST_POSITIONS, Placement};
 use crate::limits::Limits;
 use crate::narrow::{elements_in, narrow};
 use crate::product::{is_in_fours, reads_vectors};
@@ -76,7 +76,7 @@ impl Placement for Addresses<'_> {
             _ => false,
         };
         let operand = |access: &Access, has_vectors: bool, is_early: bool| Operand {
-            access: within_reach(access),
+            access: relative(access),
             address: address(plan, access),
             spans: Span::of(plan, access).into_iter().collect(),
             has_vectors: has_vectors || of_loop(access),
@@ -200,24 +200,28 @@ fn is_early(launch: &Launch, plan: &Plan, access: &Access) -> bool {
     launch.phase == Phase::Compute && was_there
 }
 
-/// Returns `true` if 32-bit indices cannot start at the buffer of an access.
-fn is_far(access: &Access) -> bool {
-    access.layout.end() as u64 > MOST_BYTES
+/// Multiple of the number of elements by which an address may differ from that of the buffer, so that vectors
+/// stay aligned.
+const ALIGNED: usize = 8;
+
+/// Returns the number of elements between the start of the buffer of an access and the address to which the
+/// indices of its elements are relative: 0, unless some of them would exceed 32 bits.
+fn skipped(access: &Access) -> usize {
+    let layout = &access.layout;
+    if layout.end() <= MOST_POSITIONS { 0 } else { layout.offset / ALIGNED * ALIGNED }
 }
 
 /// Returns an access relative to its [`address`].
-fn within_reach(access: &Access) -> Access {
-    let offset = if is_far(access) { 0 } else { access.layout.offset };
+fn relative(access: &Access) -> Access {
+    let offset = access.layout.offset - skipped(access);
     Access { layout: Layout { offset, ..access.layout.clone() }, ..access.clone() }
 }
 
-/// Returns the address of the buffer of an access, or of its first element if the buffer is far from it;
-/// `Nothing` if the access has no elements.
+/// Returns the address to which the indices of an access are relative; `Nothing` if the access has no
+/// elements.
 fn address(plan: &Plan, access: &Access) -> Parameter {
-    let (region, mut offset) = place(plan, access);
-    if is_far(access) {
-        offset += (access.layout.offset * access.dtype.bytes()) as u64;
-    }
+    let (region, offset) = place(plan, access);
+    let offset = offset + (skipped(access) * access.dtype.bytes()) as u64;
     if access.layout.shape.elements() == 0 { Parameter::Nothing } else { Parameter::Memory(region, offset) }
 }
 

@@ -149,9 +149,11 @@ pub(crate) fn of_launch<P: Placement>(
     // What libraries compute is not checked, because libraries use 64-bit indices.
     let by_library = matches!(launch.schedule, Schedule::Library(_))
         || matches!(launch.kernel, LaunchKernel::Op(OpKind::Collective { .. }));
+    // Parts of a group may be placed at a common address, far before their first elements.
+    let is_addressed = P::HAS_ADDRESSES && !matches!(launch.schedule, Schedule::Group(_));
     let end = |access: &Access| {
-        let before = if P::HAS_ADDRESSES { access.layout.offset } else { 0 };
-        (access.layout.end() - before).max(access.layout.shape.elements())
+        let before = if is_addressed { access.layout.offset } else { 0 };
+        access.layout.end().saturating_sub(before).max(access.layout.shape.elements())
     };
     if !by_library && !is_countable(&launch.kernel, &launch.reads, &launch.writes, &end) {
         let message =
@@ -320,7 +322,7 @@ pub(crate) fn guards<P: Placement>(plan: &Plan, placement: &P) -> Result<Unit<P:
 
 /// Maximum number of positions of a kernel, and of elements of an operand or result, for 32-bit indices. It
 /// leaves a margin of 2^16, because tiles and workgroups round up.
-const MOST_POSITIONS: usize = (u32::MAX - (1 << 16)) as usize;
+pub(crate) const MOST_POSITIONS: usize = (u32::MAX - (1 << 16)) as usize;
 
 /// Returns `true` if 32-bit indices suffice for the elements of a kernel's operands and results, of which
 /// `end` returns the end of the indices, and for its positions.

@@ -10,10 +10,12 @@ use gradloom_core::kernel::{Access, Body, Kernel, Launch, Level, NodeKind, Store
 /// vector, whatever the length of a row.
 const ROWS: usize = 8;
 
-/// Returns launches that each compute a block of the rows of a loop, with at most `most` positions, and
-/// elements between the first and the last of an operand or result; those of a group that has such loops
-/// compute its other parts, too. Returns `None` if no loop has more than that, or if the rows of one cannot
-/// be computed separately.
+/// Returns launches that each compute a block of the rows of a loop. A block has at most `most` positions,
+/// and each of its operands and results spans at most `most` elements from the first to the last. The
+/// launches of a group compute its other parts, too. Returns `None` if the launch is within these limits, or
+/// if the rows of a loop cannot be computed separately.
+///
+/// An index that is out of range is reported with its position in the block.
 pub(super) fn row_blocks(launch: &Launch, most: usize, limits: &Limits) -> Option<Vec<Launch>> {
     match &launch.kernel {
         Kernel::Loop(body) => of_loop(launch, body, most, limits),
@@ -74,10 +76,11 @@ fn level_of_read(body: &Body, read: usize) -> Option<Level> {
     levels.all(|level| level == first).then_some(first)
 }
 
-/// Returns the level of a result; `None` if it is a reduction of columns, to which all rows contribute.
+/// Returns the level of a result; `None` if each block would write the whole result: a reduction of columns,
+/// or a single element.
 fn level_of_write(body: &Body, wanted: usize) -> Option<Level> {
     body.stores.iter().find_map(|store| match *store {
-        Store::Value { level, write, .. } if write == wanted => Some(level),
+        Store::Value { level, write, .. } if write == wanted && level != Level::Uniform => Some(level),
         _ => None,
     })
 }

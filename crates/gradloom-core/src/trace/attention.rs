@@ -156,6 +156,15 @@ impl Tensor {
             fail("attention", message, Some("a window has at least 1: a query's own position".into()));
             return (placeholder(DType::F32, shape.clone()), placeholder(DType::F32, shape.without(&[3])));
         }
+        if options.block_table.is_some() && options.dropout != 0.0 && is_training() {
+            let message = "`attention` over a block table with dropout".to_string();
+            fail(
+                "attention",
+                message,
+                Some("leave one of them out: a table is of a cache, without training".into()),
+            );
+            return (placeholder(DType::F32, shape.clone()), placeholder(DType::F32, shape.without(&[3])));
+        }
         if options.scores.are_kept() {
             return self.attention_of_scores(keys, values, options);
         }

@@ -42,16 +42,18 @@ fn bits(shape: Shape, token: &str) -> Tensor {
     })
 }
 
-/// Draws u32 numbers each of whose bits is 1 with probability `parts / 2^digits`, which is neither 0 nor 1.
+/// Draws u32 numbers each of whose bits is 1 with probability `parts / 2^digits`, which must be between 0 and
+/// 1.
 #[track_caller]
 pub(super) fn random_words(shape: Shape, parts: u32, digits: u32) -> Tensor {
-    let digits = parts.trailing_zeros()..digits;
-    let planes = bits([&[digits.len()], &shape[..]].concat().into(), "attention");
+    debug_assert!((1..1 << digits).contains(&parts), "{parts} of 2^{digits}");
+    let used = parts.trailing_zeros()..digits;
+    let planes = bits([&[used.len()], &shape[..]].concat().into(), "attention");
     let plane = |number: usize| planes.narrow(0, number, 1).squeeze(0);
     // Compare the binary fraction made of a bit of each plane with that of `parts`, from its last digit to
     // its first: each digit decides half of the draws, whatever those after it decide.
     let first = plane(0);
-    digits.skip(1).zip(1..).fold(first, |drawn, (digit, number)| match parts >> digit & 1 {
+    used.skip(1).zip(1..).fold(first, |drawn, (digit, number)| match parts >> digit & 1 {
         1 => drawn.logical_or(plane(number)),
         _ => drawn.logical_and(plane(number)),
     })
