@@ -143,6 +143,7 @@ fn attention_with_dropout_agrees_with_the_cpu() {
         return;
     }
     let names = ["y", "dq", "dk", "dv"];
+    let mut wrong = Vec::new();
     for ([b, h, g, t, s, d], window) in [
         ([2, 4, 4, 512, 512, 64], None),
         ([1, 4, 2, 300, 300, 128], None),
@@ -172,12 +173,20 @@ fn attention_with_dropout_agrees_with_the_cpu() {
         let exact = results(&Device::cpu()).map(|x| x.into_iter().map(f64::from).collect::<Vec<f64>>());
         for precision in [Precision::Bf16, Precision::F16, Precision::Tf32] {
             let device = Device::cuda_with(&CudaOptions::default().precision(precision)).unwrap();
-            let unit = if precision == Precision::Bf16 { 0.002 } else { 0.00025 };
+            // The bounds without dropout, multiplied by the factor on kept shares, which multiplies their
+            // errors. Scores have a standard deviation of 4 here, and both gradients of scores the bound of
+            // peaked ones.
+            let unit = 1.25 * if precision == Precision::Bf16 { 0.002 } else { 0.00025 };
             for (i, (got, want)) in results(&device).iter().zip(&exact).enumerate() {
                 let (off, row) = error(got, want, d);
-                println!("{t} {s} {d} {window:?} {precision:?} {}: {off:.1e} in row {row}", names[i]);
-                assert!(off <= [4.0, 24.0, 12.0, 6.0][i] * unit, "{precision:?} {}: {off:.1e}", names[i]);
+                let line =
+                    format!("{t} {s} {d} {window:?} {precision:?} {}: {off:.3e} in row {row}", names[i]);
+                println!("{line}");
+                if off > [4.0, 24.0, 24.0, 6.0][i] * unit {
+                    wrong.push(line);
+                }
             }
         }
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }

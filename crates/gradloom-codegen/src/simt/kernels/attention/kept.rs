@@ -1,6 +1,7 @@
 //! Dropout: a bit for each query and key says whether the key's share of the query's output is kept.
 
 use super::super::{Builder, Value};
+use super::matrices::{Own, Place, SIDE};
 use super::rows::Rows;
 use super::{Attention, Head};
 use crate::narrow::narrow;
@@ -13,6 +14,14 @@ struct Kept<'k, 'b> {
     /// Words of 32 keys, one row per query.
     words: Rows<'k, 'b>,
     factor: f32,
+}
+
+/// Bits of an invocation's elements of a block of scores whose rows are keys.
+pub(super) struct KeptOfKeys<'k, 'b> {
+    kept: Kept<'k, 'b>,
+    /// Bit `c % 8 + c / 8 * 16` is that of the upper row's element in the invocation's column `c`, and the
+    /// bit 8 above it that of the lower row's.
+    bits: Value<'k>,
 }
 
 impl<'k, 'b> Attention<'k, 'b> {
@@ -47,6 +56,28 @@ impl<'k, 'b> Attention<'k, 'b> {
         [0, 1, 2, 3].map(|i: usize| self.share(of, query, first + columns[i], shares[i]))
     }
 
+    /// Loads the bits of an invocation's elements of `matrices` matrices of scores, whose rows are the
+    /// workgroup's keys and whose columns are the queries from query `first` on. Without dropout, returns
+    /// `None`.
+    pub(super) fn kept_of_keys(
+        &self,
+        of: Head<'k>,
+        (place, own): (&Place<'k>, &Own<'k>),
+        (first, matrices): (Value<'k>, u32),
+    ) -> Option<KeptOfKeys<'k, 'b>> {
+        let kept = self.kept()?;
+        assert!(matrices <= KeptOfKeys::MATRICES, "the bits of an invocation are one word");
+        let key = own.first + place.rows[0];
+        // Matrices of keys start at multiples of 16, so that the lower row's key, 8 after the upper row's,
+        // has the same word.
+        let both = 1 | 1 << KeptOfKeys::number(1, 0);
+        let bits = (0..matrices * 4).map(|column| {
+            let query = first + (place.column + (column / 4 * SIDE + place.columns[column as usize % 4]));
+            (self.bits(kept, of, query, key) & both) << KeptOfKeys::number(0, column)
+        });
+        Some(KeptOfKeys { kept, bits: bits.reduce(|all, bits| all | bits)? })
+    }
+
     #[expect(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
     fn kept(&self) -> Option<Kept<'k, 'b>> {
         let [.., read] = self.problem.spec.extra_positions();
@@ -69,5 +100,21 @@ impl<'k> Kept<'k, '_> {
         let k = self.k;
         let is_kept = (bits & (1 << number)).compare(CompareOp::Ne, k.u32(0));
         is_kept.select(share * k.f32(self.factor), k.f32(0.0))
+    }
+}
+
+impl<'k> KeptOfKeys<'k, '_> {
+    /// Maximum number of matrices of which an invocation's elements fit into a word.
+    const MATRICES: u32 = 4;
+
+    /// Returns the number of the bit of a column's element in the upper (0) or lower (1) row.
+    fn number(which: u32, column: u32) -> u32 {
+        column % 8 + column / 8 * 16 + which * 8
+    }
+
+    /// Returns the share after dropout of element `i` of the four in the upper (0) or lower (1) row of matrix
+    /// `j`.
+    pub(super) fn share(&self, which: u32, (j, i): (u32, u32), share: Value<'k>) -> Value<'k> {
+        self.kept.applied(self.bits, Self::number(which, j * 4 + i), share)
     }
 }

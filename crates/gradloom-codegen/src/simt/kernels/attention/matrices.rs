@@ -715,17 +715,20 @@ impl<'k> Attention<'k, '_> {
                     };
                     let known: Vec<[[Value<'k>; 2]; 4]> =
                         (0..matrices).map(|j| place.columns.map(|i| known(j * SIDE + i))).collect();
+                    let kept = self.kept_of_keys(of, (&place, &own), (start + column, matrices));
                     scores.meet();
                     for j in 0..matrices {
                         for which in 0..2 {
                             let [products, slopes] =
                                 [j, matrices + j].map(|matrix| scores.four(&place, matrix, which));
-                            let own_key = own.first + place.rows[which as usize];
                             let both = [0, 1, 2, 3].map(|i| {
                                 let query = first + (j * SIDE + place.columns[i]);
                                 let sees = ranges[which as usize].contains(query);
                                 let sees = if whole { sees } else { sees & query.below(count) };
-                                let share = |share| self.share(of, query, own_key, share);
+                                let share = |share| match &kept {
+                                    Some(kept) => kept.share(which, (j, narrow(i)), share),
+                                    None => share,
+                                };
                                 let [weight, slope] =
                                     slopes_of.both([products[i], share(slopes[i])], known[j as usize][i]);
                                 [share(weight), slope].map(|value| sees.select(value, k.f32(0.0)))

@@ -467,6 +467,7 @@ impl<'k, 'b> Attention<'k, 'b> {
                 Factor::Shared(matrices[1]),
                 (cotangents, first_cotangent, true),
             );
+            let kept = self.kept_of_keys(block(number).0, (&place, &own), (start, MATRICES));
             k.await_products(1, &[&scores]);
             let is_partial =
                 of_all.excludes_any(start, ROWS) | (start + (ROWS - 1)).compare(CompareOp::Ge, k.u32(count));
@@ -493,17 +494,15 @@ impl<'k, 'b> Attention<'k, 'b> {
                 };
                 values.iter().zip(&offs).map(weight).collect::<Vec<_>>()
             });
-            // Returns the share after dropout of the key of a row for the query of a column.
-            let head = block(number).0;
-            let shares = |which: u32, j: u32, four: [Value<'k>; 4]| {
-                let key = own.first + place.rows[which as usize];
-                let query = |i: usize| start + place.column + (j * SIDE + place.columns[i]);
-                [0, 1, 2, 3].map(|i: usize| self.share(head, query(i), key, four[i]))
+            // Returns the shares after dropout of the elements of a row in a matrix.
+            let shares = |which: u32, j: u32, four: [Value<'k>; 4]| match &kept {
+                Some(kept) => [0, 1, 2, 3].map(|i: u32| kept.share(which, (j, i), four[i as usize])),
+                None => four,
             };
-            let kept = [0, 1].map(|which: u32| -> Vec<[Value<'k>; 4]> {
+            let shown = [0, 1].map(|which: u32| -> Vec<[Value<'k>; 4]> {
                 (0..).zip(&weights[which as usize]).map(|(j, four)| shares(which, j, *four)).collect()
             });
-            let left = lefts(k, self.half, &kept);
+            let left = lefts(k, self.half, &shown);
             k.start_product((&value_sums, true), Factor::Held(&left), (cotangents, first_cotangent, false));
             k.await_products(1, &[&slopes]);
             if has_unused_rows {
