@@ -160,7 +160,7 @@ fn sizes_and_numbers_that_cannot_be_used() {
         ("--clip -0.5", "--clip -0.5: must be 0 or more\n  help: 0 turns it off"),
         (
             "--dropout -1",
-            "--dropout -1: dropout -1 is not in 0..1\n  help: take a probability such as 0.1, or 0 for none",
+            "--dropout -1: dropout -1 is not at least 0 and below 1\n  help: take a probability such as 0.1, or 0 for none",
         ),
         ("--threads 0", "--threads 0: must be at least 1\n  help: leave it out to use every core"),
         (
@@ -186,7 +186,7 @@ fn sizes_and_numbers_that_cannot_be_used() {
         ("--steps 0", "--steps 0: must be at least 1"),
         (
             "--dropout 1",
-            "--dropout 1: dropout 1 is not in 0..1\n  help: take a probability such as 0.1, or 0 for none",
+            "--dropout 1: dropout 1 is not at least 0 and below 1\n  help: take a probability such as 0.1, or 0 for none",
         ),
         (
             "--config no.toml",

@@ -1,9 +1,10 @@
 //! Split of a fused loop into tasks, and the scratch for their partial results.
 //!
 //! In: a [`Body`]. Out: a [`LoopSchedule`], which cuts the body's positions into rectangles, each of which is
-//! computed by one thread. Invariant: everything is a function of the body alone. Rows stay whole if they are
-//! reduced. Columns that are reduced are cut into at most [`COLUMN_PARTS`] ranges of rows, whose partial
-//! results are combined in order.
+//! computed by one thread. Invariants: everything is a function of the body alone. Rows stay whole if they
+//! are reduced. Columns that are reduced are cut into at most [`COLUMN_PARTS`] ranges of rows, whose partial
+//! results are combined in order. These ranges depend only on the body's extents, so that sums of columns
+//! have the same bits whatever else the body computes, for example values that are recomputed to save memory.
 
 use gradloom_core::ir::{CostClass, DType, ReduceOp};
 use gradloom_core::kernel::{Body, Level, NodeKind, Store};
@@ -11,6 +12,10 @@ use std::ops::Range;
 
 /// Maximum number of ranges of rows if [`Store::ColumnReduce`] combines them.
 const COLUMN_PARTS: usize = 16;
+/// Minimum number of rows of such a range: partial results are then a small part of what is read.
+const PART_ROWS: usize = 16;
+/// Nominal cost of a position of a body that reduces columns, in nanoseconds.
+const COLUMN_COST: usize = 1;
 /// Maximum number of tasks: enough to balance the threads of a large machine.
 const TASKS: usize = 64;
 /// Minimum cost of a task, in nanoseconds of one core.
@@ -55,9 +60,9 @@ impl LoopSchedule {
             false => columns / COLUMN_UNIT,
         };
         let row_pieces = match reduces_columns {
-            // Do not split rows if columns alone make enough tasks, because this avoids partial results.
-            true if most_columns >= wanted => 1,
-            true => wanted.min(rows).clamp(1, COLUMN_PARTS),
+            true => (rows.saturating_mul(columns).saturating_mul(COLUMN_COST) / TASK_COST)
+                .min(rows / PART_ROWS)
+                .clamp(1, COLUMN_PARTS),
             false => wanted.min(rows).max(1),
         };
         let column_pieces = (wanted / row_pieces).min(most_columns).max(1);
@@ -185,7 +190,7 @@ fn cost_of_class(class: CostClass) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gradloom_core::ir::{BinaryOp, DType, ReduceOp};
+    use gradloom_core::ir::{BinaryOp, DType, ReduceOp, UnaryOp};
     use gradloom_core::kernel::{Node, NodeId};
 
     /// Returns a body that adds two operands and reduces rows, columns, both or neither.
@@ -233,6 +238,29 @@ mod tests {
                 assert_eq!(loop_workspace(&body), schedule.row_pieces() * column_partials(&body));
                 assert!(!reduces_columns || schedule.row_pieces() <= COLUMN_PARTS);
             }
+        }
+    }
+
+    #[test]
+    fn ranges_of_summed_rows_do_not_depend_on_the_rest_of_the_body() {
+        for (rows, columns) in [(1, 5), (64, 64), (512, 32), (4096, 128), (33, 200_000), (100_000, 1)] {
+            let mut bodies = [false, true].map(|reduces_rows| body(rows, columns, reduces_rows, true));
+            for function in [UnaryOp::Exp, UnaryOp::Sin] {
+                let node = Node {
+                    kind: NodeKind::Unary(function, NodeId(0)),
+                    dtype: DType::F32,
+                    level: Level::Element,
+                };
+                bodies[0].nodes.extend(vec![node; 20]);
+            }
+            let ranges = bodies.map(|body| {
+                let schedule = LoopSchedule::new(&body);
+                let mut rows: Vec<_> = (0..schedule.tasks()).map(|index| schedule.task(index).1).collect();
+                rows.dedup();
+                rows.truncate(schedule.row_pieces());
+                rows
+            });
+            assert_eq!(ranges[0], ranges[1], "{rows} x {columns}");
         }
     }
 

@@ -83,8 +83,8 @@ pub enum ConfigError {
         /// Configured number of heads.
         heads: usize,
     },
-    /// The dropout is not in `0..1`.
-    #[error("dropout {dropout} is not in 0..1")]
+    /// The dropout is negative, 1 or more, or not a number.
+    #[error("dropout {dropout} is not at least 0 and below 1")]
     Dropout {
         /// Configured dropout.
         dropout: f64,

@@ -245,10 +245,11 @@ impl<M: Module, const N: usize> Trainer<M, N> {
 
     /// Limits the memory of a step to `bytes` bytes in total: parameters, optimizer states, activations,
     /// gradients and scratch ([`Totals::peak`](gradloom_core::plan::Totals::peak)). If the step needs more,
-    /// values of the forward pass are recomputed in the backward pass instead of kept, the cheapest first;
-    /// results do not change by a bit. If the limit cannot be met, [`Trainer::compile`] returns an error with
-    /// the smallest number of bytes that was found. On CUDA, a step needs about 1% more than on other
-    /// devices, because kernels run concurrently.
+    /// values of the forward pass are recomputed in the backward pass instead of kept, the cheapest first,
+    /// with the same bits. Results do not change, except for the last bits of a sum that thereby becomes part
+    /// of another kind of kernel. If the limit cannot be met, [`Trainer::compile`] returns an error with the
+    /// smallest number of bytes that was found. On CUDA, a step needs about 1% more than on other devices,
+    /// because kernels run concurrently.
     pub fn memory_budget(mut self, bytes: u64) -> Self {
         self.options.memory_budget = Some(bytes);
         self
