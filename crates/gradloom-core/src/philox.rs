@@ -23,11 +23,22 @@ pub fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     [c0, c1, c2, c3]
 }
 
-/// Returns the word that [`crate::ir::OpKind::RandomBits`] produces at a row-major element index.
+/// Binary logarithm of the distance between the counters of consecutive digits.
+pub const DIGIT_SHIFT: u32 = 56;
+
+/// Returns the first two words of a counter, as a number, for four elements from `4 * block` and a digit of
+/// the probability of a 1, from 0 for the last one.
 #[inline]
-pub fn random_word(seed: [u32; 2], step: u32, site: u32, element: u64) -> u32 {
-    let block = element / 4;
-    philox4x32([block as u32, (block >> 32) as u32, step, site], seed)[(element % 4) as usize]
+pub fn counter(block: u64, digit: u32) -> u64 {
+    block + (u64::from(digit) << DIGIT_SHIFT)
+}
+
+/// Returns the word that [`crate::ir::OpKind::RandomBits`] draws for a row-major element index and a digit of
+/// the probability of a 1. The element is that word if the probability is 1/2.
+#[inline]
+pub fn random_word(seed: [u32; 2], step: u32, site: u32, element: u64, digit: u32) -> u32 {
+    let counter = counter(element / 4, digit);
+    philox4x32([counter as u32, (counter >> 32) as u32, step, site], seed)[(element % 4) as usize]
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@
 use gradloom_codegen::cpu::loop_workspace;
 use gradloom_core::fuse::single;
 use gradloom_core::ir::{
-    ArgReduceOp, BinaryOp, CompareOp, DType, Graph, OpId, OpKind, ReduceOp, Shape, UnaryOp, ValueId,
+    ArgReduceOp, BinaryFraction, BinaryOp, CompareOp, DType, Graph, OpId, OpKind, ReduceOp, Shape, UnaryOp,
+    ValueId,
 };
 use gradloom_core::kernel::{Access, Kernel, Launch, Layout, Phase, Schedule};
 use gradloom_cpu::{Call, describe, prepare};
@@ -150,7 +151,7 @@ fn main() {
     }
     let argmax = Kernel::Op(OpKind::ArgReduce { op: ArgReduceOp::ArgMax, axis: 1 });
     bench("argmax [8192, 768] rows", argmax, &[dense(&rows)], (DType::I32, [8192].into()));
-    let random = Kernel::Op(OpKind::RandomBits { shape: small.clone(), site: 1 });
+    let random = Kernel::Op(OpKind::RandomBits { shape: small.clone(), site: 1, ones: BinaryFraction::HALF });
     let scalar = (DType::U32, Layout::contiguous(&Shape::scalar()));
     bench("random bits 16K", random, &[scalar.clone(), scalar.clone(), scalar], (DType::U32, small));
 }

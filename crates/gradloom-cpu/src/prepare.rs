@@ -70,7 +70,7 @@ pub(crate) fn prepare_compiled(
         OpKind::Sort { count, descending } => rows::prepare_sort(launch, *count, *descending, level),
         OpKind::Pad { low, high: _, interior, value } => movement::prepare_pad(launch, low, interior, *value),
         OpKind::Concat { axis } => movement::prepare_concat(launch, *axis),
-        OpKind::RandomBits { shape: _, site } => random::prepare(launch, *site, level),
+        OpKind::RandomBits { shape: _, site, ones } => random::prepare(launch, *site, *ones, level),
         OpKind::DynamicSlice { .. } => index::prepare_dynamic_slice(launch),
         OpKind::DynamicUpdateSlice => index::prepare_dynamic_update_slice(launch),
         OpKind::Gather { batch } => index::prepare_gather(launch, *batch),

@@ -4,8 +4,8 @@
 
 use crate::Random;
 use gradloom_core::ir::{
-    ArgReduceOp, AttentionSpec, BinaryOp, CompareOp, CompositeOp, DType, DotAxes, Graph, Guard, Literal,
-    Number, OpKind, Output, ReduceOp, ScatterOp, Shape, Type, UnaryOp, Update, ValueId,
+    ArgReduceOp, AttentionSpec, BinaryFraction, BinaryOp, CompareOp, CompositeOp, DType, DotAxes, Graph,
+    Guard, Literal, Number, OpKind, Output, ReduceOp, ScatterOp, Shape, Type, UnaryOp, Update, ValueId,
 };
 use std::collections::HashSet;
 
@@ -423,7 +423,8 @@ impl Generator {
         }
         let operands = [0; 3].map(|_| self.random.pick(&scalars));
         let site = self.random.below(3) as u32;
-        let bits = self.try_add(OpKind::RandomBits { shape: shape.clone(), site }, &operands)?;
+        let ones = BinaryFraction::close_to([0.5, 0.25, 0.9, 0.001][self.random.below(4)]);
+        let bits = self.try_add(OpKind::RandomBits { shape: shape.clone(), site, ones }, &operands)?;
         if shape.rank() == 0 {
             return Some(bits);
         }

@@ -158,13 +158,7 @@ pub(crate) fn of_launch<P: Placement>(
     if !by_library && !is_countable(&launch.kernel, &launch.reads, &launch.writes, &end) {
         let message =
             format!("{} works on more positions than a GPU counts, in 32 bits", launch.kernel.name());
-        let help = match launch.kernel {
-            LaunchKernel::Op(OpKind::RandomBits { .. }) => {
-                "make the batch or the context smaller, use the CPU, or take a dropout with fewer binary \
-                 digits, such as 0.125 instead of 0.1"
-            }
-            _ => "make the batch, the context or the tensors smaller, or use the CPU",
-        };
+        let help = "make the batch, the context or the tensors smaller, or use the CPU";
         return Err(Error::new(ErrorKind::Plan, message).help(help));
     }
     if let LaunchKernel::Op(OpKind::Collective { op, .. }) = launch.kernel {

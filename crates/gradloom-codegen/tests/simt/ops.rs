@@ -407,10 +407,12 @@ fn rows_in_order() {
 
 #[test]
 fn random_bits() {
-    for elements in [1, 2, 3, 4, 5, 1027] {
+    let sizes = [1, 2, 3, 4, 5, 1027].map(|elements| (elements, ""));
+    let fractions = [", ones=1, digits=3", ", ones=1843, digits=11", ", ones=16777215, digits=24"];
+    for (elements, ones) in sizes.into_iter().chain(fractions.map(|ones| (1027, ones))) {
         let lines = format!(
             "%0: u32[] = input \"a\"\n%1: u32[] = input \"b\"\n%2: u32[] = input \"step\"\n\
-             %3: u32[{elements}] = random_bits %0, %1, %2 {{site=9}}"
+             %3: u32[{elements}] = random_bits %0, %1, %2 {{site=9{ones}}}"
         );
         let seed = leaves().with("a", DType::U32, &[], &[3_000_000_000.0]).with("b", DType::U32, &[], &[7.0]);
         agrees(&lines, &seed.with("step", DType::U32, &[], &[4_294_967_295.0]));

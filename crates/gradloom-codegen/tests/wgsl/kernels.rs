@@ -60,11 +60,13 @@ fn windows() {
 #[test]
 fn random_bits() {
     for shape in ["", "3", "7, 5", "8, 8", "0", "3000, 257"] {
-        let shaders = labels(&format!(
-            "%0: u32[] = scalar \"a\"\n%1: u32[] = scalar \"b\"\n%2: u32[] = scalar \"c\"\n\
-             %3: u32[{shape}] = random_bits %0, %1, %2 {{site=4294967295}}\noutput \"y\" %3"
-        ));
-        assert_eq!(shaders.len(), usize::from(shape != "0"), "{shaders:?}");
+        for ones in ["", ", ones=1843, digits=11"] {
+            let shaders = labels(&format!(
+                "%0: u32[] = scalar \"a\"\n%1: u32[] = scalar \"b\"\n%2: u32[] = scalar \"c\"\n\
+                 %3: u32[{shape}] = random_bits %0, %1, %2 {{site=4294967295{ones}}}\noutput \"y\" %3"
+            ));
+            assert_eq!(shaders.len(), usize::from(shape != "0"), "{shaders:?}");
+        }
     }
 }
 

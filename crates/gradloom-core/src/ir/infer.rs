@@ -2,8 +2,8 @@
 //! operands.
 
 use super::{
-    AttentionSpec, BlockFormat, BlockId, DType, DotAxes, Graph, Literal, Number, OpKind, ScatterOp, Shape,
-    Type, TypeError, ValueId, Window,
+    AttentionSpec, BinaryFraction, BlockFormat, BlockId, DType, DotAxes, Graph, Literal, Number, OpKind,
+    ScatterOp, Shape, Type, TypeError, ValueId, Window,
 };
 use crate::collections::sort;
 
@@ -107,7 +107,14 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
             }
             one(ty.clone())
         }
-        OpKind::RandomBits { shape, .. } => {
+        OpKind::RandomBits { shape, ones, .. } => {
+            if !ones.is_valid() {
+                let BinaryFraction { parts, digits } = ones;
+                let (least, most) = ("an odd number below 2^digits", BinaryFraction::MAX_DIGITS);
+                return fail(format!(
+                    "random_bits with ones={parts}, digits={digits}: ones is {least}, digits is 1 to {most}"
+                ));
+            }
             if t.iter().any(|ty| **ty != Type::scalar(DType::U32)) {
                 return fail("random_bits takes three u32 scalars: seed_lo, seed_hi and step");
             }

@@ -6,8 +6,8 @@
 
 use super::attributes::Attributes;
 use super::{
-    AttentionSpec, BinaryOp, BlockFormat, BlockId, CollectiveOp, CompareOp, CompositeOp, ConvSpec, DType,
-    DotAxes, Literal, Number, ReduceOp, Shape, Type, UnaryOp,
+    AttentionSpec, BinaryFraction, BinaryOp, BlockFormat, BlockId, CollectiveOp, CompareOp, CompositeOp,
+    ConvSpec, DType, DotAxes, Literal, Number, ReduceOp, Shape, Type, UnaryOp,
 };
 
 /// Index of the extreme element. The first of equal elements is chosen, and a NaN is chosen over all numbers.
@@ -58,9 +58,11 @@ pub enum OpKind {
     /// Each element is its index along `axis`. The dtype is f32, i32 or u32.
     Iota { ty: Type, axis: usize },
 
-    /// (seed_lo, seed_hi, step: u32 scalars) -> u32 of `shape`. Philox4x32-10 (Salmon et al., SC'11) with key
-    /// (seed_lo, seed_hi) and counter (i / 4 low, i / 4 high, step, site). Element i is word i % 4.
-    RandomBits { shape: Shape, site: u32 },
+    /// (seed_lo, seed_hi, step: u32 scalars) -> u32 of `shape`, each bit of which is 1 with the probability
+    /// `ones`. Philox4x32-10 (Salmon et al., SC'11) with key (seed_lo, seed_hi) and counter (i / 4 low,
+    /// i / 4 high + 2^24 · digit, step, site) gives a word for element i and each digit of the probability,
+    /// word i % 4 of the four. [`BinaryFraction::draw`] makes the element of them.
+    RandomBits { shape: Shape, site: u32, ones: BinaryFraction },
 
     // Elementwise.
     /// (x) -> same type.
@@ -246,7 +248,7 @@ impl OpKind {
         let list = Vec::new;
         Ok(Some(match name {
             "iota" => OpKind::Iota { ty: ty()?, axis: 0 },
-            "random_bits" => OpKind::RandomBits { shape: ty()?.shape, site: 0 },
+            "random_bits" => OpKind::RandomBits { shape: ty()?.shape, site: 0, ones: BinaryFraction::HALF },
             "select" => OpKind::Select,
             "cast" => OpKind::Cast { dtype: ty()?.dtype },
             "dequantize" => OpKind::Dequantize { format: BlockFormat::Q8_0 },
@@ -327,7 +329,15 @@ impl OpKind {
             OpKind::Iota { axis, .. } | OpKind::ArgReduce { axis, .. } | OpKind::Concat { axis } => {
                 a.integer("axis", axis)
             }
-            OpKind::RandomBits { site, .. } => a.integer("site", site),
+            OpKind::RandomBits { site, ones, .. } => {
+                a.integer("site", site)?;
+                let is_given = *ones != BinaryFraction::HALF;
+                let [mut parts, mut digits] = [ones.parts, ones.digits].map(|it| is_given.then_some(it));
+                a.optional_integer("ones", &mut parts)?;
+                a.optional_integer("digits", &mut digits)?;
+                *ones = BinaryFraction { parts: parts.unwrap_or(1), digits: digits.unwrap_or(1) };
+                Ok(())
+            }
             OpKind::Reduce { axes, .. } => a.list("axes", axes),
             OpKind::Cumulate { reverse, .. } => a.flag("reverse", reverse),
             OpKind::Sort { count, descending } => {

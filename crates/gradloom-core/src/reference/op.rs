@@ -6,7 +6,7 @@ use super::{
     attention, collective, convolution, elementwise, index, indices, matmul, movement, reduce, rows,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::ir::{CustomOp, Graph, Op, OpKind, Type};
+use crate::ir::{BinaryFraction, CustomOp, Graph, Op, OpKind, Type};
 use crate::philox::random_word;
 
 /// Computes the results of an op that neither is an external leaf nor runs a block. Leaves and ops that run a
@@ -23,7 +23,7 @@ pub(crate) fn apply(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<Hos
         }
         OpKind::Constant { ty, data } => one(HostTensor::from_literal(ty, data)),
         OpKind::Iota { ty, axis } => one(iota(ty, *axis)),
-        OpKind::RandomBits { site, .. } => one(random_bits(x, *site, ty(0))),
+        OpKind::RandomBits { site, ones, .. } => one(random_bits(x, *site, *ones, ty(0))),
         OpKind::Barrier => one(x[0].clone()),
         // `Words` is excluded from constant folding, because kernels support no i64 constants.
         OpKind::Words => one(movement::words(x[0], ty(0))),
@@ -128,9 +128,9 @@ fn iota(ty: &Type, axis: usize) -> HostTensor {
     HostTensor::from_f64(ty.clone(), values)
 }
 
-fn random_bits(x: &[&HostTensor], site: u32, ty: &Type) -> HostTensor {
+fn random_bits(x: &[&HostTensor], site: u32, ones: BinaryFraction, ty: &Type) -> HostTensor {
     let [seed_lo, seed_hi, step] = [0, 1, 2].map(|i| x[i].integer(0) as u32);
-    let word = |i| i64::from(random_word([seed_lo, seed_hi], step, site, i as u64));
+    let word = |i| ones.draw(|digit| random_word([seed_lo, seed_hi], step, site, i as u64, digit)).into();
     HostTensor { ty: ty.clone(), data: HostData::Int((0..ty.elements()).map(word).collect()) }
 }
 

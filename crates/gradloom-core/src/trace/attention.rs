@@ -2,10 +2,10 @@
 //! if an option requires that matrix.
 
 use super::bounds::{Range, is_in_range};
-use super::random::random_words;
+use super::random::bits;
 use super::tensor::{emit_all, fail, full, placeholder};
 use super::{Tensor, acting, iota, is_training};
-use crate::ir::{AttentionSpec, DType, OpKind, Shape};
+use crate::ir::{AttentionSpec, BinaryFraction, DType, OpKind, Shape};
 
 /// Options of [`Tensor::attention`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,6 +60,7 @@ impl AttentionOptions {
 
     /// Restricts each query to keys fewer than `positions` positions before it (and, unless causal, after
     /// it), at least 1. Blocks of keys that are outside of the window of every query of a block are skipped.
+    /// With a query offset or a block table, a window of more than 2^28 positions is an error.
     pub fn window(mut self, positions: usize) -> Self {
         self.window = Some(positions);
         self
@@ -172,7 +173,7 @@ impl Tensor {
         let spec = AttentionSpec {
             causal: options.causal,
             window: options.window_of(&shape, &keys.shape()),
-            scale: options.scale.unwrap_or(1.0 / (shape[3] as f64).sqrt()),
+            scale: options.scale_of(shape[3]),
             query_offset: options.query_offset.is_some(),
             key_length: options.key_length.is_some(),
             block_table: options.block_table.is_some(),
@@ -210,7 +211,7 @@ impl Tensor {
         // Query heads that share a key head are adjacent, so a reshape turns them into rows of one matrix
         // product.
         let shared = [q[0], k[1], q[1] / k[1] * q[2], q[3]];
-        let scale = options.scale.unwrap_or(1.0 / (q[3] as f64).sqrt());
+        let scale = options.scale_of(q[3]);
         let pairs = [q[0], q[1], q[2], k[2]];
         let broadcasts = |x: Tensor| {
             let (from, rank) = (x.shape(), x.rank());
@@ -262,21 +263,6 @@ impl Tensor {
     }
 }
 
-/// Returns the fraction `n / 2^digits` of the fewest digits, at most 24, of which a probability between 0 and
-/// 1 and its complement differ by at most a thousandth, as (n, digits). The fraction is neither 0 nor 1.
-fn fraction(p: f64) -> (u32, u32) {
-    let fraction = |digits: u32| {
-        let parts = f64::from(1_u32 << digits);
-        ((p * parts).round().clamp(1.0, parts - 1.0), parts)
-    };
-    let is_close = |digits: &u32| {
-        let (n, parts) = fraction(*digits);
-        (n / parts - p).abs() <= p.min(1.0 - p) / 1000.0
-    };
-    let digits = (1..24).find(is_close).unwrap_or(24);
-    (fraction(digits).0 as u32, digits)
-}
-
 /// Lowest finite score, which replaces the scores of masked keys.
 const LOWEST: f64 = f32::MIN as f64;
 
@@ -294,6 +280,11 @@ impl Scores {
 }
 
 impl AttentionOptions {
+    /// Returns the factor on the scores of heads of a depth. It is 1 for depth 0, where all scores are 0.
+    fn scale_of(&self, depth: usize) -> f64 {
+        self.scale.unwrap_or(1.0 / (depth.max(1) as f64).sqrt())
+    }
+
     /// Returns the window of attention of q over k, or `None` if it hides no key.
     fn window_of(&self, q: &Shape, k: &Shape) -> Option<u32> {
         let extent = q[2].max(k.get(2).copied().unwrap_or(0));
@@ -313,8 +304,8 @@ impl AttentionOptions {
         if self.dropout == 1.0 {
             return Some((full(DType::U32, words, 0.0), 1.0));
         }
-        let (kept, digits) = fraction(1.0 - self.dropout);
-        Some((random_words(words, kept, digits), f64::from(1_u32 << digits) / f64::from(kept)))
+        let kept = BinaryFraction::close_to(1.0 - self.dropout);
+        Some((bits(words, kept, "attention"), 1.0 / kept.value()))
     }
 
     /// Returns `true` if each query attends at least to the key at its own position, so that no query and no
@@ -346,22 +337,5 @@ impl AttentionOptions {
             self.scores.bias.map(|bias| bias.ne(f64::NEG_INFINITY)),
         ];
         conditions.into_iter().flatten().reduce(|a, b| a.logical_and(b))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::fraction;
-
-    #[test]
-    fn fractions_have_few_digits_and_are_close() {
-        assert_eq!([0.5, 0.75, 0.9].map(fraction), [(1, 1), (3, 2), (1843, 11)]);
-        for p in (1..1000).map(|p| f64::from(p) / 1000.0) {
-            let (n, digits) = fraction(p);
-            let off = (f64::from(n) / 2f64.powi(digits as i32) - p).abs();
-            assert!(off <= p.min(1.0 - p) / 1000.0 && digits <= 20, "{n} / 2^{digits} for {p}");
-        }
-        // Nothing that may be dropped is never dropped, and likewise for what is kept.
-        assert_eq!([1e-12, 1.0 - 1e-12].map(fraction), [(1, 24), ((1 << 24) - 1, 24)]);
     }
 }

@@ -7,7 +7,7 @@ use super::scope::with_scope;
 use super::tensor::{fail_with_help, full, has_floats, placeholder};
 use super::{Tensor, acting, is_training};
 use crate::error::{Error, ErrorKind};
-use crate::ir::{DType, Origin, Shape, Type};
+use crate::ir::{BinaryFraction, DType, Origin, Shape, Type};
 use std::f64::consts::TAU;
 
 /// Draws uniform f32 numbers in `[0, 1)`, multiples of 2^-24. They are keyed by the seed, the attempted step,
@@ -22,40 +22,23 @@ use std::f64::consts::TAU;
 #[must_use]
 pub fn uniform(shape: impl Into<Shape>) -> Tensor {
     let _called = acting("uniform");
-    let bits = bits(shape.into(), "uniform");
+    let bits = bits(shape.into(), BinaryFraction::HALF, "uniform");
     // Keep 24 random bits, which fit the significand of an f32, so that rounding cannot produce 1.0.
     bits.shift_right(8).cast(DType::F32) * full(DType::F32, Shape::scalar(), 1.0 / f64::from(1 << 24))
 }
 
-/// Draws random u32 numbers for a function named `token`.
+/// Draws u32 numbers for a function named `token`. Each of their bits is 1 with the probability `ones`.
 #[track_caller]
-fn bits(shape: Shape, token: &str) -> Tensor {
+pub(super) fn bits(shape: Shape, ones: BinaryFraction, token: &str) -> Tensor {
     let caller = Origin::caller();
     with_scope(|scope| {
         let origin = scope.intern(caller);
-        let value = scope.random_bits(&shape, origin).unwrap_or_else(|problem| {
+        let value = scope.random_bits(&shape, ones, origin).unwrap_or_else(|problem| {
             let place = scope.graph.origins.get(origin).expect("just interned").clone();
             scope.fail(Error::new(ErrorKind::Trace, problem.message).at(place, token));
             scope.placeholder(Type::new(DType::U32, shape))
         });
         scope.tensor(value)
-    })
-}
-
-/// Draws u32 numbers each of whose bits is 1 with probability `parts / 2^digits`, which must be between 0 and
-/// 1.
-#[track_caller]
-pub(super) fn random_words(shape: Shape, parts: u32, digits: u32) -> Tensor {
-    debug_assert!((1..1 << digits).contains(&parts), "{parts} of 2^{digits}");
-    let used = parts.trailing_zeros()..digits;
-    let planes = bits([&[used.len()], &shape[..]].concat().into(), "attention");
-    let plane = |number: usize| planes.narrow(0, number, 1).squeeze(0);
-    // Compare the binary fraction made of a bit of each plane with that of `parts`, from its last digit to
-    // its first: each digit decides half of the draws, whatever those after it decide.
-    let first = plane(0);
-    used.skip(1).zip(1..).fold(first, |drawn, (digit, number)| match parts >> digit & 1 {
-        1 => drawn.logical_or(plane(number)),
-        _ => drawn.logical_and(plane(number)),
     })
 }
 
@@ -89,7 +72,7 @@ pub fn bernoulli(shape: impl Into<Shape>, p: f64) -> Tensor {
 #[track_caller]
 #[must_use]
 pub fn permutation(n: usize) -> Tensor {
-    bits(Shape::from([n]), "permutation").argsort(0)
+    bits(Shape::from([n]), BinaryFraction::HALF, "permutation").argsort(0)
 }
 
 /// Draws f32 numbers from the normal distribution with mean 0 and variance 1. They differ at every step and

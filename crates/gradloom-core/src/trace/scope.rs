@@ -4,8 +4,8 @@ use super::{Input, ParamTable, Tensor};
 use crate::collections::{IdMap, SortedMap};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{
-    BlockId, DType, Definition, Graph, Id, Literal, Number, OpKind, Origin, OriginId, Output, Shape, Type,
-    TypeError, ValueId,
+    BinaryFraction, BlockId, DType, Definition, Graph, Id, Literal, Number, OpKind, Origin, OriginId, Output,
+    Shape, Type, TypeError, ValueId,
 };
 use crate::nn::{Module, Param, ParamId, StateId};
 use std::cell::RefCell;
@@ -483,6 +483,7 @@ impl Scope {
     pub(super) fn random_bits(
         &mut self,
         shape: &Shape,
+        ones: BinaryFraction,
         origin: OriginId,
     ) -> std::result::Result<ValueId, TypeError> {
         let rounds: Vec<usize> = self.frames.iter().filter_map(|frame| frame.rounds).collect();
@@ -491,7 +492,7 @@ impl Scope {
             let scalar = self.scalar(name, DType::U32);
             self.reach(scalar, depth)
         });
-        let kind = OpKind::RandomBits { shape: [&rounds[..], shape].concat().into(), site: self.sites };
+        let kind = OpKind::RandomBits { shape: [&rounds[..], shape].concat().into(), site: self.sites, ones };
         self.sites += 1;
         let block = if depth == 0 { self.graph.entry } else { self.frames[depth - 1].block };
         let cursor = std::mem::replace(&mut self.graph.cursor, block);

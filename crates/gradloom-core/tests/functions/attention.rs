@@ -1,7 +1,7 @@
 //! Attention heads and causal masks.
 
 use super::{assert_near, check_gradients, drawn, error, value};
-use gradloom_core::trace::AttentionOptions;
+use gradloom_core::trace::{AttentionOptions, literal};
 
 #[test]
 fn heads_become_an_axis_and_merge_again() {
@@ -64,6 +64,22 @@ fn self_attention_of_packed_heads_by_its_formula() {
     }
     let got = value(&x, |x| x[0].self_attention(heads, AttentionOptions::causal()));
     assert_near(&got, &[1, time, width], &want, 1e-13);
+}
+
+/// The scores of heads without elements are 0, so each query attends to its keys alike.
+#[test]
+fn heads_of_depth_0_average_the_values() {
+    let x = [drawn(&[1, 1, 2, 0], 1), drawn(&[1, 1, 2, 0], 2), drawn(&[1, 1, 2, 1], 3)];
+    let [first, second] = x[2].data[..] else { panic!("two values") };
+    let want = [first, (first + second) / 2.0];
+    for has_bias in [false, true] {
+        let got = value(&x, |x| {
+            let options = AttentionOptions::causal();
+            let bias = || literal(&[0.0], [1, 1, 1, 1]);
+            x[0].attention(x[1], x[2], if has_bias { options.bias(bias()) } else { options })
+        });
+        assert_near(&got, &[1, 1, 2, 1], &want, 1e-14);
+    }
 }
 
 #[test]

@@ -193,17 +193,22 @@ fn leaves_without_operands() {
 
 #[test]
 fn random_bits_are_philox_with_the_documented_counter() {
-    let bits = |shape: &str, site: u32, seed: [f64; 2], step: f64| {
+    use gradloom_core::philox::philox4x32;
+    let bits = |shape: &str, site: &str, seed: [f64; 2], step: f64| {
         let leaves = "%0: u32[] = scalar \"lo\"\n%1: u32[] = scalar \"hi\"\n%2: u32[] = scalar \"step\"";
         let lines = format!("{leaves}\n%9: u32{shape} = random_bits %0, %1, %2 {{site={site}}}");
         eval(&lines, &[("lo", &seed[..1]), ("hi", &seed[1..]), ("step", &[step])])
     };
     // Known answers from Random123 (kat_vectors) for an all-zero counter and key.
     let zero = [0x6627_e8d5_u32, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8].map(f64::from);
-    assert_same(bits("[2, 2]", 0, [0.0, 0.0], 0.0), &zero);
-    assert_same(bits("[3]", 0, [0.0, 0.0], 0.0), &zero[..3]);
-    assert_same(bits("[0]", 0, [0.0, 0.0], 0.0), &[]);
-    use gradloom_core::philox::philox4x32;
+    assert_same(bits("[2, 2]", "0", [0.0, 0.0], 0.0), &zero);
+    assert_same(bits("[3]", "0", [0.0, 0.0], 0.0), &zero[..3]);
+    assert_same(bits("[0]", "0", [0.0, 0.0], 0.0), &[]);
     let second = philox4x32([1, 0, 5, 7], [3, 4]).map(f64::from);
-    assert_same(bits("[8]", 7, [3.0, 4.0], 5.0)[4..].to_vec(), &second);
+    assert_same(bits("[8]", "7", [3.0, 4.0], 5.0)[4..].to_vec(), &second);
+    // 5/8 is 0.101 in binary: the word of the last digit AND that of the second OR that of the first.
+    let word = |digit: u32| philox4x32([1, digit << 24, 5, 7], [3, 4]);
+    let [last, second, first] = [0, 1, 2].map(word);
+    let expected = [0, 1, 2, 3].map(|i| f64::from(last[i] & second[i] | first[i]));
+    assert_same(bits("[8]", "7, ones=5, digits=3", [3.0, 4.0], 5.0)[4..].to_vec(), &expected);
 }

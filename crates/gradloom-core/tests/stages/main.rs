@@ -78,7 +78,7 @@ fn training_step(traced: &Traced) -> Graph {
 fn leaf(kind: &OpKind, along: f64, gradients: Option<&Evaluation>) -> Option<HostTensor> {
     let name = Graph::leaf_name(kind).unwrap();
     let seed = name.bytes().fold(17_u32, |seed, byte| seed.wrapping_mul(31).wrapping_add(u32::from(byte)));
-    let word = |i: usize| f64::from(random_word([seed, 0], 0, 0, i as u64)) / 2_f64.powi(32);
+    let word = |i: usize| f64::from(random_word([seed, 0], 0, 0, i as u64, 0)) / 2_f64.powi(32);
     let fill = |ty: &Type, f: &dyn Fn(usize) -> f64| {
         Some(HostTensor::from_f64(ty.clone(), (0..ty.elements()).map(f)))
     };

@@ -54,7 +54,7 @@ impl Setup {
 
     /// Returns a word of the kept keys of all queries, by its index in row-major order.
     fn word(index: usize) -> u32 {
-        random_word([1, 2], 3, 4, index as u64)
+        random_word([1, 2], 3, 4, index as u64, 0)
     }
 
     /// Returns the factor on the share of key `j` in the output of a query, given by its row.

@@ -7,14 +7,14 @@ pub const LANES: usize = 16;
 /// Number of words computed from [`LANES`] counters.
 pub const WORDS: usize = 4 * LANES;
 
-/// Computes Philox4x32-10 (see [`gradloom_core::philox`]) for [`LANES`] consecutive blocks from `block`.
-/// Returns the first words of all blocks, then the second words, and so on. The loops over the lanes are
+/// Computes Philox4x32-10 (see [`gradloom_core::philox`]) for [`LANES`] consecutive counters from `counter`.
+/// Returns the first words of all counters, then the second words, and so on. The loops over the lanes are
 /// inside each round, so that they vectorize.
 #[inline(always)]
-pub fn lanes(block: u64, step: u32, site: u32, key: [u32; 2]) -> [[u32; LANES]; 4] {
+pub fn lanes(counter: u64, step: u32, site: u32, key: [u32; 2]) -> [[u32; LANES]; 4] {
     let [mut c0, mut c1, mut c2, mut c3] = [[0u32; LANES]; 4];
     for lane in 0..LANES {
-        let at = block.wrapping_add(lane as u64);
+        let at = counter.wrapping_add(lane as u64);
         (c0[lane], c1[lane], c2[lane], c3[lane]) = (at as u32, (at >> 32) as u32, step, site);
     }
     let [mut k0, mut k1] = key;

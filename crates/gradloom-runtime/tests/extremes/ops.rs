@@ -2,8 +2,8 @@
 
 use crate::{Counts, EXTREMES, gpu_stages, with_gradients};
 use gradloom_core::ir::{
-    ArgReduceOp, AttentionSpec, BinaryOp, CompareOp, DType, DotAxes, Graph, Literal, Number, OpKind, Output,
-    ReduceOp, ScatterOp, Type, UnaryOp, parse,
+    ArgReduceOp, AttentionSpec, BinaryFraction, BinaryOp, CompareOp, DType, DotAxes, Graph, Literal, Number,
+    OpKind, Output, ReduceOp, ScatterOp, Type, UnaryOp, parse,
 };
 use gradloom_core::verify::verify;
 
@@ -185,7 +185,7 @@ fn leaf_cases(v: usize, w: usize) -> Vec<Case> {
         }
         let site = u32::try_from(w).unwrap_or(u32::MAX);
         let key = vec![Type::scalar(DType::U32); 3];
-        cases.push((OpKind::RandomBits { shape: shape.into(), site }, key));
+        cases.push((OpKind::RandomBits { shape: shape.into(), site, ones: BinaryFraction::HALF }, key));
     }
     for dtype in DType::ALL {
         cases.push((OpKind::Scalar { name: "t".into(), dtype }, vec![]));

@@ -9,8 +9,8 @@ pub use graphs::graph_of;
 
 use crate::random::Random;
 use gradloom_core::ir::{
-    ArgReduceOp, AttentionSpec, BinaryOp, BlockFormat, CollectiveOp, CompareOp, CompositeOp, DType, DotAxes,
-    Graph, Literal, Number, OpKind, ReduceOp, ScatterOp, Shape, Type, UnaryOp,
+    ArgReduceOp, AttentionSpec, BinaryFraction, BinaryOp, BlockFormat, CollectiveOp, CompareOp, CompositeOp,
+    DType, DotAxes, Graph, Literal, Number, OpKind, ReduceOp, ScatterOp, Shape, Type, UnaryOp,
 };
 
 /// Type and elements of an operand.
@@ -152,7 +152,7 @@ pub fn samples(graph: &mut Graph) -> Vec<OpKind> {
         OpKind::Scalar { name: "lr".into(), dtype: DType::F32 },
         OpKind::Constant { ty: ty.clone(), data: Literal::Splat(zero) },
         OpKind::Iota { ty, axis: 0 },
-        OpKind::RandomBits { shape: Shape::from([2]), site: 0 },
+        OpKind::RandomBits { shape: Shape::from([2]), site: 0, ones: BinaryFraction::HALF },
         OpKind::ArgReduce { op: ArgReduceOp::ArgMax, axis: 0 },
         OpKind::ArgReduce { op: ArgReduceOp::ArgMin, axis: 0 },
         OpKind::AttentionGrad(PLAIN_ATTENTION),

@@ -4,16 +4,20 @@ use crate::{agree, devices, traps};
 use gradloom_core::ir::DType;
 use gradloom_testing::{Leaves, Random};
 
+const FRACTION: &str = ", ones=1843, digits=11";
+
 #[test]
 fn random_bits_are_those_of_the_reference() {
     if crate::skipped() {
         return;
     }
     for device in devices() {
-        for shape in ["", "3", "7, 5", "8, 8", "300, 57"] {
+        for (shape, ones) in
+            [("", ""), ("3", ""), ("7, 5", ""), ("8, 8", ""), ("300, 57", ""), ("300, 57", FRACTION)]
+        {
             let lines = format!(
                 "%0: u32[] = scalar \"a\"\n%1: u32[] = scalar \"b\"\n%2: u32[] = scalar \"c\"\n\
-                 %3: u32[{shape}] = random_bits %0, %1, %2 {{site=4294967295}}\noutput \"y\" %3"
+                 %3: u32[{shape}] = random_bits %0, %1, %2 {{site=4294967295{ones}}}\noutput \"y\" %3"
             );
             let leaves = [("a", 4_294_967_295.0), ("b", 3_000_000_007.0), ("c", 65_537.0)];
             let leaves = leaves

@@ -110,7 +110,7 @@ pub fn kernels(
         OpKind::Dequantize { format } => dequantize::dequantize(views, *format),
         OpKind::DynamicSlice { .. } => movement::dynamic_slice(views),
         OpKind::DynamicUpdateSlice => movement::dynamic_update_slice(views),
-        OpKind::RandomBits { site, .. } => random::random_bits(views, *site),
+        OpKind::RandomBits { site, ones, .. } => random::random_bits(views, *site, *ones),
         OpKind::ArgReduce { op, axis } => arg_reduce::arg_reduce(views, schedule, (*op, *axis), label),
         OpKind::Cumulate { op, reverse } => cumulate::cumulate(views, schedule, *op, *reverse),
         OpKind::Sort { descending, .. } => match schedule {

@@ -16,7 +16,7 @@ pub(super) fn operations(graph: &Graph, op: &Op) -> f64 {
         OpKind::Binary(function) => results * weight(function.cost_class()),
         // Ten rounds, each with two multiplications and a few other operations, produce four words (Salmon et
         // al., SC'11).
-        OpKind::RandomBits { .. } => results * 20.0,
+        OpKind::RandomBits { ones, .. } => results * 20.0 * f64::from(ones.digits),
         OpKind::Reduce { .. } | OpKind::ArgReduce { .. } => elements(op.operands[0]),
         // Four passes over the digits of each element.
         OpKind::Sort { .. } => 4.0 * elements(op.operands[0]),
