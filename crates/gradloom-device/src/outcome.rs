@@ -47,6 +47,16 @@ pub fn index_out_of_range(index: i32, indices: &[usize], position: usize, extent
     )
 }
 
+/// Returns the message for a `key_length` of attention over `keys` keys.
+pub fn key_length_out_of_range(length: i64, keys: usize) -> String {
+    format!("attention: key_length is {length}, but there are {keys} keys (0..={keys})")
+}
+
+/// Returns the message for an entry of attention's block table over a pool of `blocks` blocks.
+pub fn block_out_of_range(entry: i64, [sequence, number]: [usize; 2], blocks: usize) -> String {
+    format!("attention: block_table[{sequence}, {number}] is {entry}, outside the pool of {blocks} blocks")
+}
+
 /// Returns the message for a divisor of 0 at a row-major position.
 pub fn divided_by_zero(position: usize) -> String {
     format!("an integer was divided by zero, at element {position}")

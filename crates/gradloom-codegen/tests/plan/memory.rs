@@ -132,9 +132,9 @@ fn a_plan_beyond_the_limit_is_refused_with_its_largest_values() {
     assert_eq!(error.kind(), ErrorKind::Plan);
     let text = error.to_string();
     assert!(text.contains(&format!("needs {} bytes", plan.totals.step)), "{text}");
-    assert!(text.contains("exp f32[100, 50] takes 20000 bytes"), "{text}");
+    assert!(text.contains("exp f32[100, 50] takes 20.0 kB"), "{text}");
     // The product overwrites the sine, and each range of bytes is reported once.
-    assert_eq!(text.matches("takes 20000 bytes").count(), 2, "{text}");
+    assert_eq!(text.matches("takes 20.0 kB").count(), 2, "{text}");
 }
 
 #[test]

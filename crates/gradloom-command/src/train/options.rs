@@ -111,8 +111,8 @@ pub(crate) struct Options {
     /// Number of CPU threads; the result does not depend on it. [default: one for each core]
     #[arg(long, value_name = "N", help_heading = "Training")]
     pub(crate) threads: Option<usize>,
-    /// Maximum memory of a step, such as 512M or 2GiB; values are recomputed instead of kept until it fits,
-    /// and the result stays the same. 0 for no limit. [default: 0]
+    /// Maximum memory of a step, such as 512M or 2GiB; values are recomputed instead of kept until it fits.
+    /// Sums may differ in their last bits. 0 for no limit. [default: 0]
     #[arg(long, value_name = "BYTES", help_heading = "Training")]
     pub(crate) memory_budget: Option<Size>,
     /// Number of steps between measurements of the held-out loss. [default: a twentieth of the steps, and at

@@ -32,6 +32,7 @@ use crate::collections::{IdMap, IdSet};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, Id, OpKind, Origin, ValueId};
 use crate::kernel::{Launch, Lowered};
+use report::human_bytes;
 
 /// Orders launches and places buffers.
 ///
@@ -160,7 +161,11 @@ fn place_in_store(
 fn too_large(graph: &Graph, plan: &Plan, limit: u64) -> Error {
     let mut error = Error::new(
         ErrorKind::Plan,
-        format!("the step needs {} bytes of memory, the limit is {limit}", plan.totals.step),
+        format!(
+            "the step needs {} of memory, the limit is {}",
+            human_bytes(plan.totals.step),
+            human_bytes(limit)
+        ),
     );
     if let Some((origin, op)) = report::at_peak(plan).iter().find_map(|buffer| place_of(graph, buffer)) {
         error = error.at(origin, op);

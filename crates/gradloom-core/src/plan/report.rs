@@ -35,7 +35,7 @@ pub fn at_peak(plan: &Plan) -> Vec<&Buffer> {
 /// Returns a description of each of the five largest buffers of [`at_peak`], for the error of a plan that is
 /// too large.
 pub(crate) fn largest(graph: &Graph, plan: &Plan) -> Vec<String> {
-    let line = |b: &Buffer| format!("{} {} takes {} bytes", label(graph, b), b.ty, b.bytes);
+    let line = |b: &Buffer| format!("{} {} takes {}", label(graph, b), b.ty, human_bytes(b.bytes));
     at_peak(plan).into_iter().take(5).map(line).collect()
 }
 

@@ -7,6 +7,7 @@ use crate::{Call, Trap};
 use gradloom_codegen::cpu::{AttentionShape, Form};
 use gradloom_core::ir::AttentionSpec;
 use gradloom_core::kernel::{Access, Launch, Layout};
+use gradloom_device::outcome::{block_out_of_range, key_length_out_of_range};
 use std::ops::{Range, RangeInclusive};
 
 /// A read of rank 4, or of rank 3 with one element per row.
@@ -183,9 +184,7 @@ impl Operands {
         for batch in 0..self.shape.batch {
             let length = self.key_length.map_or(keys as i64, |length| length.of(call, batch));
             if !(0..=keys as i64).contains(&length) {
-                return Err(Trap::new(format!(
-                    "attention: key_length is {length}, but there are {keys} keys (0..={keys})"
-                )));
+                return Err(Trap::new(key_length_out_of_range(length, keys)));
             }
             if let Some(table) = &self.table {
                 self.check_table(call, table, batch, length as usize)?;
@@ -206,10 +205,7 @@ impl Operands {
         for block in 0..used {
             let entry = table.entry(call, batch, block);
             if !usize::try_from(entry).is_ok_and(|entry| entry < table.pool_blocks) {
-                return Err(Trap::new(format!(
-                    "attention: block_table[{batch}, {block}] is {entry}, outside the pool of {} blocks",
-                    table.pool_blocks
-                )));
+                return Err(Trap::new(block_out_of_range(entry.into(), [batch, block], table.pool_blocks)));
             }
         }
         Ok(())

@@ -8,10 +8,13 @@ use super::status::{FailureLog, STATUS_BYTES};
 use crate::backend::{Failure, Finished};
 use crate::elements::{Elements, each_position, output};
 use crate::memory::{Memory, counted};
-use crate::outcome::{Outcome, coordinates, divided_by_zero, index_out_of_range, out_of_i32, trap};
+use crate::outcome::{
+    Outcome, block_out_of_range, coordinates, divided_by_zero, index_out_of_range, key_length_out_of_range,
+    out_of_i32, trap,
+};
 use gradloom_codegen::step::{self, Status, Verdict};
 use gradloom_core::error::{Error, Result};
-use gradloom_core::ir::{Graph, OpKind};
+use gradloom_core::ir::{AttentionSpec, Graph, OpKind};
 use gradloom_core::kernel::{Access, Body, Kernel, Launch, NodeKind};
 use gradloom_core::plan::Plan;
 use std::ops::Range;
@@ -127,6 +130,10 @@ impl Results {
                 sizes[position], launch.reads[0].layout.shape
             ),
             kernel if bound == 0 && divides_integers(kernel) => divided_by_zero(position),
+            Kernel::Op(OpKind::Attention(spec) | OpKind::AttentionGrad(spec))
+            | Kernel::Attention { spec, .. } => {
+                attention_operand(spec, launch, position, index.into(), bound)
+            }
             kernel => index_out_of_range(index, &indices(kernel, launch, bound), position, bound),
         };
         let op = &self.graph.ops[launch.op];
@@ -146,6 +153,25 @@ impl Results {
             Some(origin) => error.at(origin.clone(), op.kind.name()),
             None => error.note(format!("in `{}`", op.kind.name())),
         }
+    }
+}
+
+/// Returns the message for a value that attention found out of range: a length of the keys of a sequence, or
+/// an entry of the block table, whose positions follow those of the sequences.
+fn attention_operand(
+    spec: &AttentionSpec,
+    launch: &Launch,
+    position: usize,
+    value: i64,
+    bound: usize,
+) -> String {
+    let sequences = launch.reads[0].layout.shape[0];
+    match (spec.extra_positions()[2], position.checked_sub(sequences)) {
+        (Some(table), Some(entry)) => {
+            let columns = launch.reads[table].layout.shape[1];
+            block_out_of_range(value, [entry / columns, entry % columns], bound)
+        }
+        _ => key_length_out_of_range(value, bound - 1),
     }
 }
 

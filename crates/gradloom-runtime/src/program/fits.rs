@@ -6,6 +6,7 @@
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::kernel::Access;
 use gradloom_core::plan::Plan;
+use gradloom_core::plan::report::human_bytes;
 
 /// Returns the size in bytes of a copy of an output. A view may have far more elements than its buffer.
 pub(super) fn host_bytes(access: &Access) -> u64 {
@@ -28,16 +29,15 @@ pub(super) fn check(plan: &Plan, limit: Option<u64>) -> Result<()> {
     if needed <= limit {
         return Ok(());
     }
-    let message = format!("running the program takes {needed} bytes of memory, the limit is {limit}");
-    let mut error = Error::new(ErrorKind::Plan, message).note(format!(
-        "{} bytes are the plan's, {results} are copies of what the program gives out",
-        plan.totals.peak()
-    ));
+    let [needed, limit, planned, copied] = [needed, limit, plan.totals.peak(), results].map(human_bytes);
+    let message = format!("running the program takes {needed} of memory, the limit is {limit}");
+    let mut error = Error::new(ErrorKind::Plan, message)
+        .note(format!("{planned} are the plan's, {copied} are copies of what the program gives out"));
     if let Some((name, access)) = plan.outputs.iter().max_by_key(|(_, access)| host_bytes(access)) {
         let (dtype, shape) = (access.dtype, &access.layout.shape);
         error = error.note(format!(
-            "the largest is the output `{name}`, {dtype}{shape}, {} bytes",
-            host_bytes(access)
+            "the largest is the output `{name}`, {dtype}{shape}, {}",
+            human_bytes(host_bytes(access))
         ));
     }
     Err(error

@@ -27,8 +27,8 @@ fn copies_of_results_count_as_memory() {
     let error = compile().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Plan);
     let text = error.to_string();
-    assert!(text.contains("bytes of memory, the limit is 1073741824"), "{text}");
-    assert!(text.contains("the output `result.0`, f32[268435456], 1073741824 bytes"), "{text}");
+    assert!(text.contains("of memory, the limit is 1.1 GB"), "{text}");
+    assert!(text.contains("the output `result.0`, f32[268435456], 1.1 GB"), "{text}");
     assert_eq!(faults.count(Fault::Allocation), before, "it was refused before anything was allocated");
     // The program is accepted if there is room for the plan in addition to the copy.
     faults.limit_memory(4 * WIDE as u64 + (1 << 20));

@@ -55,12 +55,15 @@ fn exact([b, h, g, t, s, d]: Extents, causal: bool, [q, k, v, dy]: [&[f32]; 4]) 
     Exact { output, gradients }
 }
 
-/// Returns the largest error of a row, relative to the root mean square of all rows' norms.
+/// Returns the largest error of a row, relative to the row's norm or, if it is larger, to the root mean
+/// square of all rows' norms: roundings are relative to what is summed, which is more than the sum where it
+/// cancels.
 fn error(got: &[f32], want: &[f64], d: usize) -> (f64, usize) {
     let norm = (want.iter().map(|x| x * x).sum::<f64>() / (want.len() / d) as f64).sqrt();
     let of_row = |(got, want): (&[f32], &[f64])| {
         let off = got.iter().zip(want).map(|(got, want)| (f64::from(*got) - want).powi(2)).sum::<f64>();
-        if off.is_finite() { off.sqrt() / norm } else { f64::INFINITY }
+        let own = want.iter().map(|x| x * x).sum::<f64>().sqrt();
+        if off.is_finite() { off.sqrt() / own.max(norm) } else { f64::INFINITY }
     };
     let rows = got.chunks(d).zip(want.chunks(d)).map(of_row).enumerate();
     rows.fold((0.0, 0), |most, (row, off)| if off > most.0 { (off, row) } else { most })
@@ -173,16 +176,14 @@ fn attention_with_dropout_agrees_with_the_cpu() {
         let exact = results(&Device::cpu()).map(|x| x.into_iter().map(f64::from).collect::<Vec<f64>>());
         for precision in [Precision::Bf16, Precision::F16, Precision::Tf32] {
             let device = Device::cuda_with(&CudaOptions::default().precision(precision)).unwrap();
-            // The bounds without dropout, multiplied by the factor on kept shares, which multiplies their
-            // errors. Scores have a standard deviation of 4 here, and both gradients of scores the bound of
-            // peaked ones.
-            let unit = 1.25 * if precision == Precision::Bf16 { 0.002 } else { 0.00025 };
+            // The bounds without dropout. The factor on kept shares multiplies errors and results alike.
+            let unit = if precision == Precision::Bf16 { 0.002 } else { 0.00025 };
             for (i, (got, want)) in results(&device).iter().zip(&exact).enumerate() {
                 let (off, row) = error(got, want, d);
                 let line =
                     format!("{t} {s} {d} {window:?} {precision:?} {}: {off:.3e} in row {row}", names[i]);
                 println!("{line}");
-                if off > [4.0, 24.0, 24.0, 6.0][i] * unit {
+                if off > [4.0, 24.0, 12.0, 6.0][i] * unit {
                     wrong.push(line);
                 }
             }

@@ -2,6 +2,7 @@
 
 use super::{assert_same_meaning, count, gpt, long_trainer, run, trainer};
 use gradloom::ErrorKind;
+use gradloom::plan::report::human_bytes;
 use gradloom::prelude::*;
 
 /// Returns the peak memory of the plan, and the number of products and attentions in a step.
@@ -65,8 +66,9 @@ fn an_impossible_budget_is_refused() {
     let text = refused.to_string();
     for part in [
         format!(
-            "the step needs {least} bytes of memory, the least that was found by computing values again; the \
-             budget is 1000"
+            "the step needs {least} bytes ({}) of memory, the least that was found by computing values again; \
+             the budget is 1.0 kB",
+            human_bytes(least)
         ),
         "parameters and states take ".to_string(),
         " takes ".to_string(),
@@ -77,10 +79,12 @@ fn an_impossible_budget_is_refused() {
     let train = trainer(gpt(2)).memory_budget(least).compile(&Device::null()).unwrap();
     assert!(train.plan().totals.peak() <= least);
     // If several values are named, the largest is first.
-    let sizes: Vec<usize> = text
-        .lines()
-        .filter_map(|line| line.split(" takes ").nth(1)?.split(' ').next()?.parse().ok())
-        .collect();
+    let size = |line: &str| -> Option<f64> {
+        let (number, unit) = line.split(" takes ").nth(1)?.split_once(' ')?;
+        let factor = ["B", "kB", "MB"].into_iter().zip([1.0, 1e3, 1e6]).find(|(name, _)| *name == unit)?.1;
+        Some(number.parse::<f64>().ok()? * factor)
+    };
+    let sizes: Vec<f64> = text.lines().filter_map(size).collect();
     assert!(sizes.len() == 5 && sizes.is_sorted_by(|a, b| a >= b), "{text}");
 }
 

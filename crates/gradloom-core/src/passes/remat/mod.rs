@@ -15,7 +15,8 @@ mod rewrite;
 use crate::collections::IdSet;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, OpId, ValueId};
-use crate::plan::{Plan, report};
+use crate::plan::Plan;
+use crate::plan::report::{self, human_bytes};
 use live::Forward;
 
 /// Number of prefixes that are planned before the bisection.
@@ -106,15 +107,17 @@ fn too_small(graph: &Graph, plan: &Plan, budget: u64) -> Error {
     let mut error = Error::new(
         ErrorKind::Plan,
         format!(
-            "the step needs {peak} bytes of memory, the least that was found by computing values again; \
-             the budget is {budget}"
+            "the step needs {peak} bytes ({}) of memory, the least that was found by computing values again; \
+             the budget is {}",
+            human_bytes(peak),
+            human_bytes(budget)
         ),
     )
     .note(format!(
-        "parameters and states take {} bytes, values of the step {}, constants and scratch {}",
-        totals.store,
-        totals.step,
-        totals.constants + totals.workspace
+        "parameters and states take {}, values of the step {}, constants and scratch {}",
+        human_bytes(totals.store),
+        human_bytes(totals.step),
+        human_bytes(totals.constants + totals.workspace)
     ));
     for note in report::largest(graph, plan) {
         error = error.note(note);

@@ -22,12 +22,14 @@ impl<'k> Attention<'k, '_> {
         let Some(read) = self.problem.spec.extra_positions()[2] else { return };
         let (k, blocks) = (self.k, &self.views.reads[1].layout.shape);
         let (pool, size) = (narrow(blocks[0]), narrow(blocks[2]));
-        let columns = narrow(self.views.reads[read].layout.shape[1]);
+        let [sequences, columns] = [0, 1].map(|axis| narrow(self.views.reads[read].layout.shape[axis]));
         k.when(condition, || {
             k.count(from, k.u32(columns), step, |i| {
                 let position = sequence * columns + i;
                 let entry = self.entry(read, position);
-                k.when((i * size).less(bounds.length), || k.report_index(entry, pool, position));
+                k.when((i * size).less(bounds.length), || {
+                    k.report_index(entry, pool, position + sequences);
+                });
             });
         });
     }
