@@ -155,6 +155,26 @@ fn free_port() -> u16 {
 }
 
 #[test]
+fn options_that_the_device_does_not_support_are_refused() {
+    let workspace = workspace();
+    for (options, message) in [
+        ("--gpus 2 --device cpu", "--gpus 2: the device is not cuda"),
+        ("--gpus 1 --device wgpu", "--gpus 1: the device is not cuda"),
+        ("--ranks 2 --round-sums", "--round-sums: the CPU sums gradients in f32"),
+        ("--gpus 2 --ranks 2", "cannot be used with"),
+    ] {
+        let refused = workspace.run(&format!("{TRAIN} {options} --out refused"));
+        assert_eq!(refused.code, Some(2), "{options}: {}", refused.stderr);
+        assert_eq!(refused.stderr.matches(message).count(), 1, "{options}: {}", refused.stderr);
+    }
+    // Without CUDA, `--gpus` is not silently for the CPU.
+    if gradloom_testing::adapter::name() != "cuda" {
+        let refused = workspace.run(&format!("{TRAIN} --gpus 1 --out refused"));
+        assert!(refused.code != Some(0) && refused.stderr.contains("CUDA"), "{}", refused.stderr);
+    }
+}
+
+#[test]
 fn ranks_with_other_settings_are_refused_by_name() {
     let workspace = workspace();
     workspace

@@ -97,11 +97,12 @@ pub(crate) struct DeviceArguments {
 
 impl DeviceArguments {
     /// Opens the device. If only an adapter is named, the device is a GPU.
+    ///
+    /// # Errors
+    /// Returns an error if there is no such device, or it does not support an option.
     pub(crate) fn open(&self) -> Result<Device> {
         check_threads(self.threads)?;
-        let target =
-            self.device.unwrap_or(if self.adapter.is_some() { DeviceName::Wgpu } else { DeviceName::Cpu });
-        match target {
+        match self.target()? {
             DeviceName::Cpu => self.cpu(),
             DeviceName::Wgpu => self.gpu(),
             DeviceName::Cuda => self.cuda(),
@@ -117,6 +118,21 @@ impl DeviceArguments {
         }
     }
 
+    /// Returns the device to open.
+    fn target(&self) -> Result<DeviceName> {
+        match (world::gpus(), self.device) {
+            (Some(_), None | Some(DeviceName::Cuda | DeviceName::Auto)) => Ok(DeviceName::Cuda),
+            (Some(gpus), Some(DeviceName::Cpu | DeviceName::Wgpu)) => {
+                let message = format!("--gpus {gpus}: the device is not cuda");
+                Err(Failure::usage(message)
+                    .help(format!("add --device cuda, or use --ranks {gpus} for processes on the CPU")))
+            }
+            (None, Some(device)) => Ok(device),
+            (None, None) if self.adapter.is_some() => Ok(DeviceName::Wgpu),
+            (None, None) => Ok(DeviceName::Cpu),
+        }
+    }
+
     /// Returns the precision, if it is not f32.
     fn reduced(&self) -> Option<Precision> {
         self.precision.filter(|precision| *precision != Precision::F32)
@@ -127,6 +143,10 @@ impl DeviceArguments {
             return Err(
                 Failure::usage("--adapter: the CPU has none").help("leave it out, or use --device wgpu")
             );
+        }
+        if world::rounds_sums() {
+            return Err(Failure::usage("--round-sums: the CPU sums gradients in f32")
+                .help("leave it out, or use --device cuda"));
         }
         let precision = self.precision.unwrap_or_default();
         if !matches!(precision, Precision::F32 | Precision::Bf16) {

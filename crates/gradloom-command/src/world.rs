@@ -25,8 +25,11 @@ use std::time::{Duration, Instant};
 pub(crate) struct WorldArguments {
     /// Start N processes on this host that train together, with --device cuda each on a GPU of its own. For
     /// several hosts, start the command by torchrun, srun or mpirun instead.
-    #[arg(long, visible_alias = "gpus", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     ranks: Option<u16>,
+    /// Train on N GPUs of this host: --ranks N with --device cuda.
+    #[arg(long, value_name = "N", conflicts_with = "ranks", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    gpus: Option<u16>,
     /// Sum gradients over the processes in the 16 bits of --precision, on GPUs, instead of in f32.
     #[arg(long)]
     round_sums: bool,
@@ -44,6 +47,16 @@ pub(crate) fn configured<M: Module, const N: usize>(trainer: Trainer<M, N>) -> T
     let WorldArguments { round_sums, shard_states, .. } = ARGUMENTS.get().copied().unwrap_or_default();
     let trainer = if round_sums { trainer.round_sums() } else { trainer };
     if shard_states { trainer.shard_states() } else { trainer }
+}
+
+/// Returns the number of GPUs that `--gpus` asks for.
+pub(crate) fn gpus() -> Option<u16> {
+    ARGUMENTS.get().and_then(|arguments| arguments.gpus)
+}
+
+/// Returns `true` if the processes shall sum gradients in 16 bits.
+pub(crate) fn rounds_sums() -> bool {
+    ARGUMENTS.get().is_some_and(|arguments| arguments.round_sums)
 }
 
 /// Returns `true` if each rank keeps and saves shards of the optimizer's states.
@@ -70,24 +83,26 @@ impl WorldArguments {
         Self { shard_states, ..Self::default() }
     }
 
-    /// Starts the processes that `--ranks` asks for, and waits for them. Returns `None` in one of these
-    /// processes, and if one is enough.
+    /// Starts the processes that `--ranks` or `--gpus` asks for, and waits for them. Returns `None` in one of
+    /// these processes, and if one is enough.
     ///
     /// # Errors
     /// Returns an error if the processes cannot be started.
     pub(crate) fn start(self) -> Result<Option<ExitCode>> {
         let _ = ARGUMENTS.set(self);
-        match self.ranks {
+        let option = if self.gpus.is_some() { "--gpus" } else { "--ranks" };
+        match self.ranks.or(self.gpus) {
             None | Some(1) => Ok(None),
             Some(_) if std::env::var_os(STARTED).is_some() => {
                 listen();
                 Ok(None)
             }
             Some(_) if Membership::from_env().is_ok_and(|own| own.size > 1) => {
-                Err(Failure::usage("--ranks: a launcher has started this process as one of several")
-                    .help("leave --ranks out, or start the command without the launcher"))
+                let message = format!("{option}: a launcher has started this process as one of several");
+                let help = format!("leave {option} out, or start the command without the launcher");
+                Err(Failure::usage(message).help(help))
             }
-            Some(ranks) => start(ranks).map(Some),
+            Some(ranks) => start(ranks, &format!("{option} {ranks}")).map(Some),
         }
     }
 }
@@ -337,9 +352,10 @@ impl Agreement {
 /// Time for which a rank with an error before the first step waits for the first rank to find it, too.
 const SAME_ERROR: Duration = Duration::from_secs(2);
 
-/// Starts processes and waits until all have ended. Returns the exit code of the run.
-fn start(ranks: u16) -> Result<ExitCode> {
-    let failed = |error: io::Error| Failure::failed(format!("--ranks {ranks}: {error}"));
+/// Starts the processes that an option asks for, and waits until all have ended. Returns the exit code of the
+/// run.
+fn start(ranks: u16, option: &str) -> Result<ExitCode> {
+    let failed = |error: io::Error| Failure::failed(format!("{option}: {error}"));
     // The port is free now; rank 0 opens it again.
     let port =
         TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).map_err(failed)?.port();
@@ -366,7 +382,7 @@ fn start(ranks: u16) -> Result<ExitCode> {
     match status.code() {
         // Processes that have met say themselves that one has been killed.
         None if children.unmet => Err(Failure::failed(format!(
-            "--ranks {ranks}: rank {rank} was ended before the ranks had met: {status}"
+            "{option}: rank {rank} was ended before the ranks had met: {status}"
         ))),
         code => Ok(ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))),
     }

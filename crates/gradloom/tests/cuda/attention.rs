@@ -176,14 +176,16 @@ fn attention_with_dropout_agrees_with_the_cpu() {
         let exact = results(&Device::cpu()).map(|x| x.into_iter().map(f64::from).collect::<Vec<f64>>());
         for precision in [Precision::Bf16, Precision::F16, Precision::Tf32] {
             let device = Device::cuda_with(&CudaOptions::default().precision(precision)).unwrap();
-            // The bounds without dropout. The factor on kept shares multiplies errors and results alike.
+            // In f64 with random masks, exact kernels that round shares, outputs and slopes of scores as
+            // these do are up to 2.3, 32, 18 and 2.0 units off: with a window or few keys, slopes are small
+            // differences of a product and its mean over the keys, which is computed from a rounded output.
             let unit = if precision == Precision::Bf16 { 0.002 } else { 0.00025 };
             for (i, (got, want)) in results(&device).iter().zip(&exact).enumerate() {
                 let (off, row) = error(got, want, d);
                 let line =
                     format!("{t} {s} {d} {window:?} {precision:?} {}: {off:.3e} in row {row}", names[i]);
                 println!("{line}");
-                if off > [4.0, 24.0, 12.0, 6.0][i] * unit {
+                if off > [4.0, 32.0, 20.0, 6.0][i] * unit {
                     wrong.push(line);
                 }
             }
