@@ -50,6 +50,24 @@ fn a_summary_is_one_object() {
     assert_eq!(refused.code, Some(2), "{refused:?}");
 }
 
+/// What a preset takes can be asked for with the options of `train` that decide it.
+#[test]
+fn a_preset_is_shown_with_options_of_training() {
+    let workspace = Workspace::new();
+    let summary = |options: &str| -> serde_json::Value {
+        let json = workspace.succeed(&format!("inspect tiny --batch 2 --json {options}")).stdout;
+        serde_json::from_str(&json).unwrap()
+    };
+    let peak = |summary: &serde_json::Value| summary["planned_peak_bytes"].as_u64().unwrap();
+    assert_eq!(summary("--context 32")["context"], 32);
+    let [kept, dropping] = ["--dropout 0", "--dropout 0.1"].map(summary);
+    assert!(peak(&dropping) > peak(&kept), "the bits of dropout are kept");
+    let budget = peak(&kept) * 4 / 5;
+    assert!(peak(&summary(&format!("--dropout 0 --memory-budget {budget}"))) <= budget);
+    let refused = workspace.run("inspect tiny --memory-budget 1k");
+    assert!(refused.code == Some(1) && refused.stderr.contains("raise --memory-budget"), "{refused:?}");
+}
+
 #[test]
 fn nothing_is_allocated_to_look_at_a_large_model() {
     let summary = Workspace::new().succeed("inspect gpt2-xl --batch 1").stdout;
@@ -110,6 +128,8 @@ fn a_run_can_be_inspected() {
     workspace.succeed("train --config small.toml --data text.txt --steps 1 --out run");
     let summary = workspace.succeed("inspect run").stdout;
     assert!(summary.contains("a step of 2 × 16 = 32 tokens"), "{summary}");
+    let refused = workspace.run("inspect run --context 8");
+    assert!(refused.code == Some(2) && refused.stderr.contains("--context: run is a run"), "{refused:?}");
     let verified = workspace.succeed("inspect run --verify").stdout;
     assert!(verified.ends_with("all within the tolerance\n"), "{verified}");
     let plan = workspace.succeed("inspect run --stage plan").stdout;

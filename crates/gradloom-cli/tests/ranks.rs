@@ -160,17 +160,22 @@ fn options_that_the_device_does_not_support_are_refused() {
     for (options, message) in [
         ("--gpus 2 --device cpu", "--gpus 2: the device is not cuda"),
         ("--gpus 1 --device wgpu", "--gpus 1: the device is not cuda"),
-        ("--ranks 2 --round-sums", "--round-sums: the CPU sums gradients in f32"),
+        ("--ranks 2 --round-sums", "--round-sums: sums have 16 bits on CUDA"),
+        ("--round-sums --device cuda", "--round-sums: sums have 16 bits on CUDA"),
         ("--gpus 2 --ranks 2", "cannot be used with"),
     ] {
         let refused = workspace.run(&format!("{TRAIN} {options} --out refused"));
         assert_eq!(refused.code, Some(2), "{options}: {}", refused.stderr);
         assert_eq!(refused.stderr.matches(message).count(), 1, "{options}: {}", refused.stderr);
     }
-    // Without CUDA, `--gpus` is not silently for the CPU.
-    if gradloom_testing::adapter::name() != "cuda" {
-        let refused = workspace.run(&format!("{TRAIN} --gpus 1 --out refused"));
-        assert!(refused.code != Some(0) && refused.stderr.contains("CUDA"), "{}", refused.stderr);
+    // A machine without CUDA says so, instead of training on the CPU, also where a run on the CPU goes on.
+    workspace.succeed(&format!("{TRAIN} --steps 2 --out cpu"));
+    for command in
+        [format!("{TRAIN} --gpus 1 --out gpu"), "train --resume cpu --gpus 1 --steps 3".to_string()]
+    {
+        let run = workspace.run(&command);
+        let is_cuda = run.code == Some(0) && run.stdout.contains("NVIDIA");
+        assert!(is_cuda || run.stderr.contains("--ranks 1 starts as many"), "{}{}", run.stdout, run.stderr);
     }
 }
 

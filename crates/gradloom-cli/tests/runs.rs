@@ -126,7 +126,7 @@ fn a_memory_budget_changes_no_number() {
     assert_eq!(refused.code, Some(1), "{}", refused.stderr);
     let words: Vec<&str> = refused.stderr.split(' ').collect();
     assert!(
-        refused.stderr.contains("the budget is 1.0 kB\n  help: raise --memory-budget"),
+        refused.stderr.contains("the budget is 1000 bytes (1.0 kB)\n  help: raise --memory-budget"),
         "{}",
         refused.stderr
     );

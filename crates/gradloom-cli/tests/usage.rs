@@ -212,7 +212,7 @@ fn sizes_and_numbers_that_cannot_be_used() {
         "bench --config L",
         2,
         "error: --config L: there is no configuration of this name\n  help: the configurations are S, M, \
-         mlp-sin, gpt2-124m, gpt2-355m, tg-transformer, tg-mlp, mnist-mlp, conv, mnist-cnn, lstm",
+         mlp-sin, gpt2-124m, gpt2-355m, gpt2-xl, tg-transformer, tg-mlp, mnist-mlp, conv, mnist-cnn, lstm",
     );
     check(
         &workspace,

@@ -102,7 +102,12 @@ impl DeviceArguments {
     /// Returns an error if there is no such device, or it does not support an option.
     pub(crate) fn open(&self) -> Result<Device> {
         check_threads(self.threads)?;
-        match self.target()? {
+        let target = self.target()?;
+        if world::rounds_sums() && !(target == DeviceName::Cuda && self.has_16_bits()) {
+            return Err(Failure::usage("--round-sums: sums have 16 bits on CUDA in bf16 or f16 alone")
+                .help("leave it out, or use --device cuda --precision bf16"));
+        }
+        match target {
             DeviceName::Cpu => self.cpu(),
             DeviceName::Wgpu => self.gpu(),
             DeviceName::Cuda => self.cuda(),
@@ -133,6 +138,10 @@ impl DeviceArguments {
         }
     }
 
+    fn has_16_bits(&self) -> bool {
+        matches!(self.precision, Some(Precision::Bf16 | Precision::F16))
+    }
+
     /// Returns the precision, if it is not f32.
     fn reduced(&self) -> Option<Precision> {
         self.precision.filter(|precision| *precision != Precision::F32)
@@ -143,10 +152,6 @@ impl DeviceArguments {
             return Err(
                 Failure::usage("--adapter: the CPU has none").help("leave it out, or use --device wgpu")
             );
-        }
-        if world::rounds_sums() {
-            return Err(Failure::usage("--round-sums: the CPU sums gradients in f32")
-                .help("leave it out, or use --device cuda"));
         }
         let precision = self.precision.unwrap_or_default();
         if !matches!(precision, Precision::F32 | Precision::Bf16) {
@@ -220,20 +225,27 @@ impl DeviceArguments {
         if let Some(precision) = self.reduced() {
             options = options.precision(precision.into());
         }
-        if self.tune && self.device == Some(DeviceName::Cuda) {
+        if self.tune && self.device != Some(DeviceName::Auto) {
             return Err(Failure::usage("--tune: with --device cuda a rule chooses").help("leave it out"));
         }
         Device::cuda_with(&options).map_err(|error| {
-            Failure::failed(error.message().to_string()).help(
-                "`gradloom devices` tells what is there; --device wgpu needs no CUDA, --device cpu no GPU",
-            )
+            let others = match world::gpus() {
+                Some(gpus) => format!("--ranks {gpus} starts as many processes on the CPU"),
+                None => "--device wgpu needs no CUDA, --device cpu no GPU".to_string(),
+            };
+            Failure::failed(error.message().to_string())
+                .help(format!("`gradloom devices` tells what is there; {others}"))
         })
     }
 
     #[cfg(not(feature = "cuda"))]
     fn cuda(&self) -> Result<Device> {
-        Err(Failure::usage("--device cuda: this build of gradloom has no CUDA")
-            .help("install it with cargo's feature `cuda`, or use --device wgpu or cpu"))
+        let (option, others) = match world::gpus() {
+            Some(gpus) => (format!("--gpus {gpus}"), format!("--ranks {gpus} for processes on the CPU")),
+            None => ("--device cuda".to_string(), "--device wgpu or cpu".to_string()),
+        };
+        Err(Failure::usage(format!("{option}: this build of gradloom has no CUDA"))
+            .help(format!("install it with cargo's feature `cuda`, or use {others}")))
     }
 
     #[cfg(not(feature = "wgpu"))]

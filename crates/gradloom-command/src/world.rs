@@ -1,8 +1,8 @@
 //! Several processes of one command that train one model together.
 //!
-//! In: `--ranks`, or the environment of a launcher such as torchrun. Out: this process's [`World`], or, for
-//! `--ranks`, an exit code once all processes have ended. Invariants: only rank 0 prints, and it writes all
-//! files but the shards of others; a failure is printed once.
+//! In: `--ranks` or `--gpus`, or the environment of a launcher such as torchrun. Out: this process's
+//! [`World`], or, for `--ranks`, an exit code once all processes have ended. Invariants: only rank 0 prints,
+//! and it writes all files but the shards of others; a failure is printed once.
 
 use crate::failure::{Failure, Result};
 use crate::output::tell;
@@ -68,7 +68,7 @@ pub(crate) fn shards_states() -> bool {
 /// World of this process, once it has joined one.
 static WORLD: OnceLock<World> = OnceLock::new();
 
-/// Variable that tells a process that `--ranks` has started it.
+/// Variable that tells a process that `--ranks` or `--gpus` has started it.
 const STARTED: &str = "GRADLOOM_STARTED_BY_RANKS";
 
 /// Time for which rank 0, which saves, may go on after a process has failed, before all are ended.
@@ -141,7 +141,7 @@ pub(crate) fn local_rank() -> usize {
     WORLD.get().map_or(0, World::local_rank)
 }
 
-/// Returns `true` in a process that `--ranks` has started.
+/// Returns `true` in a process that `--ranks` or `--gpus` has started.
 #[cfg(feature = "cuda")]
 pub(crate) fn is_started_by_ranks() -> bool {
     std::env::var_os(STARTED).is_some()
@@ -429,7 +429,8 @@ fn listen() {
     let _ = thread::Builder::new().name("gradloom-interrupts".to_string()).spawn(obey);
 }
 
-/// The processes that `--ranks` has started. Those that still run when this is dropped end at once.
+/// The processes that `--ranks` or `--gpus` has started. Those that still run when this is dropped end at
+/// once.
 #[derive(Default)]
 struct Children {
     /// Processes that run, with their ranks.

@@ -61,6 +61,7 @@ pub(super) fn prepare(
         ones,
         write_offset: write.layout.offset,
         elements: write.layout.shape.elements(),
+        grain: (work::GRAIN / 4 / ones.digits as usize).next_multiple_of(WORDS),
     })
 }
 
@@ -72,23 +73,22 @@ struct RandomBits {
     ones: BinaryFraction,
     write_offset: usize,
     elements: usize,
+    /// Number of elements per task, a multiple of [`WORDS`].
+    grain: usize,
 }
-
-/// Number of elements per task, a multiple of [`WORDS`].
-const GRAIN: usize = work::GRAIN / 4;
 
 impl Tasks for RandomBits {
     fn count(&self, phase: usize) -> usize {
-        if phase == 0 { self.elements.div_ceil(GRAIN) } else { 0 }
+        if phase == 0 { self.elements.div_ceil(self.grain) } else { 0 }
     }
 
     unsafe fn run_task(&self, call: &Call<'_>, _: usize, task: usize) {
         // SAFETY: the three reads are u32 scalars of the launch.
         let scalar = |read: usize| unsafe { *call.read::<u32>(read, self.scalar_offsets[read]) };
         let (key, step) = ([scalar(0), scalar(1)], scalar(2));
-        let end = ((task + 1) * GRAIN).min(self.elements);
+        let end = ((task + 1) * self.grain).min(self.elements);
         let mut words = [0; WORDS];
-        for start in (task * GRAIN..end).step_by(WORDS) {
+        for start in (task * self.grain..end).step_by(WORDS) {
             let count = WORDS.min(end - start);
             // SAFETY: the function was chosen for this machine; the result has `elements` words, and tasks
             // write disjoint ranges of them.

@@ -6,8 +6,7 @@ use gradloom_cpu::CpuDevice;
 use gradloom_runtime::{Device, Program};
 use gradloom_testing::Leaves;
 
-/// The pool has 9 blocks, one less than the number of keys plus one, so that the extents tell the operands
-/// apart no better than necessary.
+/// The bounds of both operands are 9, so that only the positions of faults tell them apart.
 const ATTENTION: &str = "graph {\n\
     %0: f32[2, 4, 3, 16] = input \"q\"\n%1: f32[9, 2, 2, 16] = input \"k\"\n\
     %2: f32[9, 2, 2, 16] = input \"v\"\n%3: i32[2] = input \"length\"\n%4: i32[2, 4] = input \"table\"\n\

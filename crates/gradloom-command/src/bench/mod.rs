@@ -24,14 +24,14 @@ use timing::{measure, measure_queued};
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = NOTES, allow_negative_numbers = true)]
 pub(crate) struct Arguments {
-    /// Training step to time: S, M, mlp-sin, gpt2-124m, gpt2-355m, tg-transformer, tg-mlp, mnist-mlp,
-    /// conv, mnist-cnn, lstm.
+    /// Training step to time: S, M, mlp-sin, gpt2-124m, gpt2-355m, gpt2-xl, tg-transformer, tg-mlp,
+    /// mnist-mlp, conv, mnist-cnn, lstm.
     #[arg(long, value_name = "NAME", required_unless_present_any = ["host_cost", "decode", "requests"])]
     config: Option<String>,
     /// Instead of timing a training step, measure the cost of a step outside of kernels with 100 to 10,000
     /// launches, and the cost of compiling with 12 to 48 layers of GPT-2.
     #[arg(long,
-        conflicts_with_all = ["config", "decode", "requests", "device", "steps", "threads", "data_dir"])]
+        conflicts_with_all = ["config", "decode", "requests", "device", "steps", "threads", "data_dir", "gpus", "ranks"])]
     host_cost: bool,
     /// Instead of a training step, time the next token of ROWS texts with GPT-2 of 124 million parameters and
     /// `--cached` positions in paged memory.
@@ -165,6 +165,10 @@ fn open(arguments: &Arguments) -> Result<Device> {
         Some(BenchTarget::Null) if arguments.tune => {
             return Err(Failure::usage("--tune: the null device computes nothing")
                 .help("leave it out, or use --device wgpu"));
+        }
+        Some(BenchTarget::Null) if world::gpus().is_some() || world::rounds_sums() => {
+            return Err(Failure::usage("--gpus and --round-sums: the null device is no GPU")
+                .help("leave them out, or use --device cuda"));
         }
         Some(BenchTarget::Null) => return Ok(Device::null()),
     };

@@ -8,6 +8,7 @@ use crate::format::thousands;
 use crate::model::{self, ModelTrain, Smaller};
 use crate::output::print_line;
 use crate::run::{STATE, Saved};
+use crate::size::Size;
 use crate::train::options::Options;
 use crate::train::settings::Settings;
 use gradloom::Device;
@@ -42,6 +43,16 @@ pub(crate) struct Arguments {
     /// Number of texts in the step. [default: the preset's or the run's]
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
+    /// Number of tokens of each text. [default: the preset's]
+    #[arg(long, value_name = "N")]
+    context: Option<usize>,
+    /// Probability of dropping an element while training. [default: the preset's]
+    #[arg(long, value_name = "P")]
+    dropout: Option<f64>,
+    /// Maximum memory of the step, such as 512M or 2GiB; values are recomputed instead of kept until it fits.
+    /// [default: the run's, or no limit]
+    #[arg(long, value_name = "BYTES")]
+    memory_budget: Option<Size>,
     /// Compile for one of N ranks that train together, each on its part of the batch.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     world: u32,
@@ -138,6 +149,8 @@ Examples:
   gradloom inspect tiny                   operations, kernels, memory in short
   gradloom inspect tiny --json            the same for a program
   gradloom inspect gpt2-xl --batch 1      what a step would take: it runs nothing
+  gradloom inspect gpt2 --memory-budget 8GB
+                                          the same within a limit
   gradloom inspect tiny --stage passes    the graph that is turned into kernels
   gradloom inspect small --target cuda --stage emit
                                           the kernels for NVIDIA GPUs, as CUDA C
@@ -190,8 +203,8 @@ fn no_world(arguments: &Arguments) -> Failure {
 
 /// Remedies for a step that does not fit in memory.
 const SMALLER: Smaller = Smaller {
-    step: "lower --batch, or take a smaller preset",
-    budgeted: "lower --batch, or take a run of a smaller model",
+    step: "lower --batch or --context, or take a smaller preset",
+    budgeted: "raise --memory-budget, lower --batch or --context, or take a smaller model",
 };
 
 /// Returns an error for contradictory options.
@@ -286,7 +299,8 @@ fn texts(only: Option<usize>, train: &ModelTrain, kernels: Vec<Text>) -> Result<
 
 fn settings(arguments: &Arguments) -> Result<Settings> {
     let target = &arguments.target;
-    let options = Options { batch: arguments.batch, ..Options::default() };
+    let &Arguments { batch, context, dropout, memory_budget, .. } = arguments;
+    let options = Options { batch, context, dropout, memory_budget, ..Options::default() };
     if Preset::find(target).is_some() {
         return Settings::resolve(&Options { preset: Some(target.clone()), ..options });
     }
@@ -300,6 +314,12 @@ fn settings(arguments: &Arguments) -> Result<Settings> {
             Ok(_) => format!("the folder is not that of a run: it has no {STATE}"),
         };
         return Err(Failure::usage(format!("{target}: {what}")).help(presets));
+    }
+    for (flag, is_given) in [("--context", context.is_some()), ("--dropout", dropout.is_some())] {
+        if is_given {
+            return Err(Failure::usage(format!("{flag}: {target} is a run, whose model has its own"))
+                .help("leave it out, or name a preset"));
+        }
     }
     let mut settings = Saved::open(&state)?.settings;
     settings.change(&options)?;

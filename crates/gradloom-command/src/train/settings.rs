@@ -7,6 +7,7 @@ use crate::failure::{Failure, Result};
 use crate::format::number;
 use crate::size::Size;
 use crate::tokenizer::{AnyTokenizer, BYTES, FILE};
+use crate::world;
 use gradloom::nn::{LowRank, Module};
 use gradloom::optim::LARGEST_RATE;
 use gradloom_models::any_model::{AnyConfig, AnyConfigError};
@@ -243,7 +244,8 @@ impl Settings {
         set(&mut training.clip, options.clip);
         set(&mut training.eval_every, options.eval_every);
         training.save_every = options.save_every.or(training.save_every);
-        training.device = options.device.or(training.device);
+        let of_gpus = world::gpus().map(|_| DeviceName::Cuda);
+        training.device = options.device.or(of_gpus).or(training.device);
         training.adapter = options.adapter.clone().or(training.adapter.take());
         training.precision = options.precision.or(training.precision);
         training.tune = options.tune.or(training.tune);

@@ -1,6 +1,6 @@
 //! Probabilities of finitely many binary digits.
 
-/// A fraction `parts / 2^digits` in lowest terms, between 0 and 1. Neither bound is one.
+/// A fraction `parts / 2^digits` in lowest terms, strictly between 0 and 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BinaryFraction {
     /// Odd number below `2^digits`.

@@ -32,7 +32,7 @@ use crate::collections::{IdMap, IdSet};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, Id, OpKind, Origin, ValueId};
 use crate::kernel::{Launch, Lowered};
-use report::human_bytes;
+use report::exact_bytes;
 
 /// Orders launches and places buffers.
 ///
@@ -163,8 +163,8 @@ fn too_large(graph: &Graph, plan: &Plan, limit: u64) -> Error {
         ErrorKind::Plan,
         format!(
             "the step needs {} of memory, the limit is {}",
-            human_bytes(plan.totals.step),
-            human_bytes(limit)
+            exact_bytes(plan.totals.step),
+            exact_bytes(limit)
         ),
     );
     if let Some((origin, op)) = report::at_peak(plan).iter().find_map(|buffer| place_of(graph, buffer)) {

@@ -46,9 +46,15 @@ pub fn human_bytes(bytes: u64) -> String {
         // With these bounds, rounding to one decimal never yields 1000.0.
         1_000..999_950 => (1e3, "kB"),
         999_950..999_950_000 => (1e6, "MB"),
-        _ => (1e9, "GB"),
+        999_950_000..999_950_000_000 => (1e9, "GB"),
+        _ => (1e12, "TB"),
     };
     format!("{:.1} {name}", bytes as f64 / unit)
+}
+
+/// Formats a number of bytes exactly and in the largest unit: `2560 bytes (2.6 kB)`.
+pub fn exact_bytes(bytes: u64) -> String {
+    format!("{bytes} bytes ({})", human_bytes(bytes))
 }
 
 impl Plan {

@@ -6,7 +6,7 @@
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::kernel::Access;
 use gradloom_core::plan::Plan;
-use gradloom_core::plan::report::human_bytes;
+use gradloom_core::plan::report::{exact_bytes, human_bytes};
 
 /// Returns the size in bytes of a copy of an output. A view may have far more elements than its buffer.
 pub(super) fn host_bytes(access: &Access) -> u64 {
@@ -29,7 +29,8 @@ pub(super) fn check(plan: &Plan, limit: Option<u64>) -> Result<()> {
     if needed <= limit {
         return Ok(());
     }
-    let [needed, limit, planned, copied] = [needed, limit, plan.totals.peak(), results].map(human_bytes);
+    let [needed, limit] = [needed, limit].map(exact_bytes);
+    let [planned, copied] = [plan.totals.peak(), results].map(human_bytes);
     let message = format!("running the program takes {needed} of memory, the limit is {limit}");
     let mut error = Error::new(ErrorKind::Plan, message)
         .note(format!("{planned} are the plan's, {copied} are copies of what the program gives out"));

@@ -27,7 +27,7 @@ fn copies_of_results_count_as_memory() {
     let error = compile().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Plan);
     let text = error.to_string();
-    assert!(text.contains("of memory, the limit is 1.1 GB"), "{text}");
+    assert!(text.contains("of memory, the limit is 1073741824 bytes (1.1 GB)"), "{text}");
     assert!(text.contains("the output `result.0`, f32[268435456], 1.1 GB"), "{text}");
     assert_eq!(faults.count(Fault::Allocation), before, "it was refused before anything was allocated");
     // The program is accepted if there is room for the plan in addition to the copy.

@@ -188,7 +188,7 @@ fn a_step_larger_than_the_memory_is_refused_before_it_is_allocated() {
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Plan, "{error}");
     let text = error.to_string();
-    assert!(text.contains("f32[17592186044416] takes 70368.7 GB") && text.contains("smaller"), "{text}");
+    assert!(text.contains("f32[17592186044416] takes 70.4 TB") && text.contains("smaller"), "{text}");
 }
 
 #[test]

@@ -67,7 +67,7 @@ fn an_impossible_budget_is_refused() {
     for part in [
         format!(
             "the step needs {least} bytes ({}) of memory, the least that was found by computing values again; \
-             the budget is 1.0 kB",
+             the budget is 1000 bytes (1.0 kB)",
             human_bytes(least)
         ),
         "parameters and states take ".to_string(),

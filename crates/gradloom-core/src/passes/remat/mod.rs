@@ -16,7 +16,7 @@ use crate::collections::IdSet;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, OpId, ValueId};
 use crate::plan::Plan;
-use crate::plan::report::{self, human_bytes};
+use crate::plan::report::{self, exact_bytes, human_bytes};
 use live::Forward;
 
 /// Number of prefixes that are planned before the bisection.
@@ -107,10 +107,9 @@ fn too_small(graph: &Graph, plan: &Plan, budget: u64) -> Error {
     let mut error = Error::new(
         ErrorKind::Plan,
         format!(
-            "the step needs {peak} bytes ({}) of memory, the least that was found by computing values again; \
-             the budget is {}",
-            human_bytes(peak),
-            human_bytes(budget)
+            "the step needs {} of memory, the least that was found by computing values again; the budget is {}",
+            exact_bytes(peak),
+            exact_bytes(budget)
         ),
     )
     .note(format!(
