@@ -50,7 +50,7 @@ fn a_summary_is_one_object() {
     assert_eq!(refused.code, Some(2), "{refused:?}");
 }
 
-/// What a preset takes can be asked for with the options of `train` that decide it.
+/// The options of `train` that decide the memory of a step have their effect on a preset.
 #[test]
 fn a_preset_is_shown_with_options_of_training() {
     let workspace = Workspace::new();
