@@ -18,7 +18,7 @@ use gradloom_device::backend::{Backend, Immediate, Loaded, Resident};
 use gradloom_device::cancel::Stop;
 use gradloom_device::communicator::Communicator;
 use gradloom_device::content::StoreMemory;
-use gradloom_device::elements::{Elements, each_position};
+use gradloom_device::elements::Elements;
 use gradloom_device::memory::{Allocate, Memory, counted};
 use gradloom_device::outcome::{out_of_i32, trap};
 use gradloom_device::spans::{LaunchSpan, Spans};
@@ -292,7 +292,7 @@ impl CpuProgram {
     fn elements(&self, access: &Access, mut f: impl FnMut(*const u8)) {
         let base = self.addresses[self.plan.buffer_of[&access.buffer]];
         let size = access.dtype.bytes();
-        each_position(&access.layout, |position| f(base.wrapping_add(position * size)));
+        access.layout.positions().for_each(|position| f(base.wrapping_add(position * size)));
     }
 
     /// Checks that the window that a launch replaces lies inside its target, which the kernel takes for

@@ -251,7 +251,7 @@ mod tests {
     fn check<T: Copy + PartialEq + std::fmt::Debug>(make: impl Fn(usize) -> T) {
         let data: Vec<T> = (0..6 * 7 * 40).map(&make).collect();
         for layout in layouts() {
-            let positions = crate::testing::positions(&layout);
+            let positions: Vec<usize> = layout.positions().collect();
             let source = StridedReader::of_layout(&layout, size_of::<T>());
             for count in [1, 3, 64, BLOCK] {
                 let mut buffer = Buffer::new();

@@ -171,7 +171,7 @@ impl Tensor {
 
     /// Returns the positions of the elements in row-major order.
     pub(super) fn positions(&self) -> Vec<usize> {
-        positions(&self.layout)
+        self.layout.positions().collect()
     }
 
     /// Returns the elements' bits in row-major order.
@@ -190,15 +190,6 @@ pub(super) fn element_bits(dtype: DType, shape: impl Into<Shape>, bits: &[u32]) 
     let mut tensor = Tensor::contiguous(&mut Random(1), dtype, &shape.into());
     bits.iter().enumerate().for_each(|(i, &bits)| tensor.set(i, bits));
     tensor
-}
-
-/// Returns the positions of a layout's elements in row-major order.
-pub(super) fn positions(layout: &Layout) -> Vec<usize> {
-    let mut all = vec![layout.offset];
-    for (&extent, &stride) in layout.shape.iter().zip(&layout.strides) {
-        all = all.iter().flat_map(|&p| (0..extent).map(move |i| p + i * stride)).collect();
-    }
-    all
 }
 
 fn value(dtype: DType, bits: u32) -> f64 {

@@ -7,7 +7,6 @@
 
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::DType;
-use gradloom_core::kernel::Layout;
 use std::fmt::{self, Display};
 use std::ops::Deref;
 
@@ -179,21 +178,6 @@ pub fn zeroed<T: Copy + Default>(length: usize, what: &dyn Display) -> Result<Ve
     zeros.try_reserve_exact(length).map_err(|_| no_memory(length.saturating_mul(size_of::<T>()), what))?;
     zeros.resize(length, T::default());
     Ok(zeros)
-}
-
-/// Calls `f` with the index in the buffer of each element of a layout, in row-major order.
-pub fn each_position(layout: &Layout, mut f: impl FnMut(usize)) {
-    let mut index = vec![0; layout.shape.rank()];
-    for _ in 0..layout.shape.elements() {
-        f(layout.offset + index.iter().zip(&layout.strides).map(|(i, s)| i * s).sum::<usize>());
-        for axis in (0..index.len()).rev() {
-            index[axis] += 1;
-            if index[axis] < layout.shape[axis] {
-                break;
-            }
-            index[axis] = 0;
-        }
-    }
 }
 
 #[cfg(test)]

@@ -124,21 +124,8 @@ mod tests {
         plan.launches.iter().find(has_rows).expect("the rows are summed")
     }
 
-    /// Returns the indices of an access's elements, in order.
     fn elements(access: &Access) -> Vec<usize> {
-        let of = |layout: &gradloom_core::kernel::Layout| -> Vec<usize> {
-            let shape = layout.shape.to_vec();
-            let place = |position: usize| {
-                let (mut rest, mut at) = (position, layout.offset);
-                for axis in (0..shape.len()).rev() {
-                    at += rest % shape[axis] * layout.strides[axis];
-                    rest /= shape[axis];
-                }
-                at
-            };
-            (0..layout.shape.elements()).map(place).collect()
-        };
-        of(&access.layout)
+        access.layout.positions().collect()
     }
 
     #[test]

@@ -123,19 +123,6 @@ fn layout(shape: &[usize], scattered: bool) -> Layout {
     Layout::new(3, shape.to_vec().into(), strides)
 }
 
-/// Returns the indices of a layout's elements, in row-major order.
-fn places(layout: &Layout) -> Vec<usize> {
-    let place = |position: usize| {
-        let (mut rest, mut at) = (position, layout.offset);
-        for axis in (0..layout.shape.rank()).rev() {
-            at += rest % layout.shape[axis] * layout.strides[axis];
-            rest /= layout.shape[axis];
-        }
-        at
-    };
-    (0..layout.shape.elements()).map(place).collect()
-}
-
 /// Kernels of an op, with the layouts of its operands and results.
 struct Made {
     kernels: Vec<simt::Kernel>,
@@ -214,7 +201,7 @@ fn run(graph: &Graph, made: &Made, value: &dyn Fn(ValueId) -> HostTensor, commit
         let mut buffer = vec![0x7fc0_dead; layout.end().max(1)];
         let ty = Type::new(dtype, &layout.shape[..]);
         let elements = bits(&HostTensor::from_f64(ty, value(operand).to_f64()));
-        places(layout).into_iter().zip(elements).for_each(|(at, bits)| buffer[at] = bits);
+        layout.positions().zip(elements).for_each(|(at, bits)| buffer[at] = bits);
         buffer
     };
     let mut machine = Machine {
@@ -252,7 +239,7 @@ fn agrees(lines: &str, leaves: &Leaves, gradient: bool, how: How, scattered: boo
     assert_eq!(machine.faults, [], "{lines}");
     for ((&result, layout), words) in op.results.iter().zip(&made.writes).zip(&machine.results) {
         let expected = value(result).to_f64();
-        let places = places(layout);
+        let places: Vec<usize> = layout.positions().collect();
         let written = words.iter().filter(|word| word.is_some()).count();
         assert_eq!(written, places.len(), "{how:?} writes its results and nothing else, of\n{lines}");
         let largest = expected.iter().filter(|x| x.is_finite()).fold(1.0_f64, |a, b| a.max(b.abs()));

@@ -48,15 +48,7 @@ impl Lie {
 /// that their use is detected.
 fn spread(layout: &Layout, elements: &[u32]) -> Vec<u32> {
     let mut buffer = vec![0x7fc0_dead; layout.end().max(1)];
-    let shape = layout.shape.to_vec();
-    for (position, &bits) in elements.iter().enumerate() {
-        let (mut rest, mut at) = (position, layout.offset);
-        for axis in (0..shape.len()).rev() {
-            at += rest % shape[axis] * layout.strides[axis];
-            rest /= shape[axis];
-        }
-        buffer[at] = bits;
-    }
+    layout.positions().zip(elements).for_each(|(at, &bits)| buffer[at] = bits);
     buffer
 }
 

@@ -14,7 +14,7 @@ use gradloom_codegen::wgsl::{self, Choices, Limits, Precision};
 use gradloom_core::collections::IdMap;
 use gradloom_core::fuse::{Fusion, fuse};
 use gradloom_core::ir::{DType, Graph, OpKind, Output, Type, ValueId, parse};
-use gradloom_core::kernel::{self, Access, Launch, Layout, Method, Part, Phase, Schedule, Staging, Tile};
+use gradloom_core::kernel::{self, Access, Launch, Method, Part, Phase, Schedule, Staging, Tile};
 use gradloom_core::nn::{Param, attend_to_new};
 use gradloom_core::passes;
 use gradloom_core::plan::{StoreLayout, plan};
@@ -48,20 +48,6 @@ struct Memory<'g> {
     kinds: BTreeMap<&'static str, usize>,
 }
 
-/// Returns the indices of a layout's elements.
-fn places(layout: &Layout) -> Vec<usize> {
-    let shape = layout.shape.to_vec();
-    let place = |position: usize| {
-        let (mut rest, mut at) = (position, layout.offset);
-        for axis in (0..shape.len()).rev() {
-            at += rest % shape[axis] * layout.strides[axis];
-            rest /= shape[axis];
-        }
-        at
-    };
-    (0..layout.shape.elements()).map(place).collect()
-}
-
 impl Memory<'_> {
     fn words(&self, access: &Access) -> Vec<u32> {
         // Words that were not written hold a NaN pattern, so that their use is detected.
@@ -70,7 +56,7 @@ impl Memory<'_> {
 
     fn fill(&mut self, access: &Access, value: &HostTensor) {
         let words = bits(value);
-        for (place, word) in places(&access.layout).into_iter().zip(words) {
+        for (place, word) in access.layout.positions().zip(words) {
             self.buffers.get_mut(&access.buffer).unwrap()[place] = Some(word);
         }
     }
@@ -78,7 +64,7 @@ impl Memory<'_> {
     fn read(&self, access: &Access) -> HostTensor {
         let buffer = self.buffers.get(&access.buffer).unwrap();
         let words: Vec<u32> =
-            places(&access.layout).into_iter().map(|at| buffer[at].expect("all is written")).collect();
+            access.layout.positions().map(|at| buffer[at].expect("all is written")).collect();
         tensor(access.dtype, &access.layout.shape, &words)
     }
 

@@ -48,6 +48,22 @@ impl Layout {
             || (0..self.shape.rank()).all(|a| self.shape[a] == 1 || self.strides[a] == natural[a])
     }
 
+    /// Returns the position in the buffer of each element, in row-major order.
+    pub fn positions(&self) -> impl Iterator<Item = usize> + '_ {
+        let mut index = vec![0; self.shape.rank()];
+        (0..self.shape.elements()).map(move |_| {
+            let position = self.offset + index.iter().zip(&self.strides).map(|(i, s)| i * s).sum::<usize>();
+            for (i, &extent) in index.iter_mut().zip(&*self.shape).rev() {
+                *i += 1;
+                if *i < extent {
+                    break;
+                }
+                *i = 0;
+            }
+            position
+        })
+    }
+
     /// Permutes the axes: axis i of the result is axis `perm[i]`.
     pub fn permute(&self, perm: &[usize]) -> Self {
         let shape: Vec<usize> = perm.iter().map(|&a| self.shape[a]).collect();
@@ -236,6 +252,18 @@ mod tests {
             all = all.iter().flat_map(|&p| (0..n).map(move |i| p + i * s)).collect();
         }
         all
+    }
+
+    #[test]
+    fn elements_are_at_the_offset_plus_index_times_stride() {
+        for shape in [&[][..], &[5], &[2, 3, 4], &[1, 3, 1], &[2, 0, 3], &[0]] {
+            let natural = Layout::contiguous(&shape.to_vec().into());
+            let apart =
+                Layout::new(7, natural.shape.clone(), (0..shape.len()).map(|axis| 100 >> axis).collect());
+            for layout in [natural, apart] {
+                assert_eq!(layout.positions().collect::<Vec<_>>(), positions(&layout), "{layout:?}");
+            }
+        }
     }
 
     #[test]

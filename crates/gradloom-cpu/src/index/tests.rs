@@ -183,7 +183,7 @@ fn window(random: &mut Random) -> (Vec<usize>, Vec<usize>, Vec<usize>) {
 fn places(shape: &[usize], sizes: &[usize], starts: &[usize]) -> Vec<usize> {
     let limits: Vec<usize> = starts.iter().zip(sizes).map(|(start, size)| start + size).collect();
     let layout = Layout::contiguous(&shape.into()).slice(starts, &limits, &vec![1; shape.len()]);
-    crate::testing::positions(&layout)
+    layout.positions().collect()
 }
 
 #[test]

@@ -236,7 +236,6 @@ impl CopyLoop {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::positions;
     use gradloom_core::ir::Shape;
 
     fn check<T: Copy + PartialEq + std::fmt::Debug>(from: &Layout, to: &Layout, make: impl Fn(usize) -> T) {
@@ -244,7 +243,7 @@ mod tests {
         for backwards in [false, true] {
             let mut got = vec![make(0); to.end()];
             let mut expected = got.clone();
-            for (&f, t) in positions(from).iter().zip(positions(to)) {
+            for (f, t) in from.positions().zip(to.positions()) {
                 expected[t] = data[f];
             }
             let copy = CopyLoop::new(from, to, size_of::<T>());

@@ -1,14 +1,14 @@
 //! Compares padding, concatenation and windows with element-by-element placement. (Copies are tested next to
 //! their loops.)
 
-use crate::testing::{Case, Random, Tensor, assert_close, positions};
+use crate::testing::{Case, Random, Tensor, assert_close};
 use crate::{Call, Pool, Prepared};
 use gradloom_core::ir::{DType, Number, OpKind, Shape};
 use gradloom_core::kernel::{Kernel, Launch, Layout};
 
 /// Places a tensor's elements at the positions of a layout of its shape.
 fn place(into: &mut [f64], x: &Tensor, at: &Layout) {
-    positions(at).into_iter().zip(x.values()).for_each(|(p, v)| into[p] = v);
+    at.positions().zip(x.values()).for_each(|(p, v)| into[p] = v);
 }
 
 #[test]

@@ -15,7 +15,7 @@ fn groups(x: &Tensor, axes: &[usize]) -> (Shape, Vec<Vec<f64>>) {
     let strides =
         (0..x.layout.shape.rank()).map(|a| if axes.contains(&a) { 0 } else { strides.next().unwrap() });
     let places = Layout { offset: 0, shape: x.layout.shape.clone(), strides: strides.collect() };
-    for (value, place) in x.values().into_iter().zip(crate::testing::positions(&places)) {
+    for (value, place) in x.values().into_iter().zip(places.positions()) {
         groups[place].push(value);
     }
     (shape, groups)

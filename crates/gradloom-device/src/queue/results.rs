@@ -6,7 +6,7 @@
 use super::regions::Regions;
 use super::status::{FailureLog, STATUS_BYTES};
 use crate::backend::{Failure, Finished};
-use crate::elements::{Elements, each_position, output};
+use crate::elements::{Elements, output};
 use crate::memory::{Memory, counted};
 use crate::outcome::{
     Outcome, block_out_of_range, coordinates, divided_by_zero, index_out_of_range, key_length_out_of_range,
@@ -202,5 +202,5 @@ pub(super) fn gather(access: &Access, start: usize, bytes: &[u8], into: &mut Ele
         let first = layout.offset * size - start;
         return into.push(&bytes[first..first + layout.shape.elements() * size]);
     }
-    each_position(layout, |position| into.push(&bytes[position * size - start..][..size]));
+    layout.positions().for_each(|position| into.push(&bytes[position * size - start..][..size]));
 }
