@@ -11,8 +11,9 @@ use gradloom_codegen::simt::{
     Array, AsyncCopy, Block, Expr, ExprId, Fault, FragmentPlace, Kernel, MatrixUse, ProductLeft, Role,
     SharedMatrix, Space, Stmt, ValueType, WarpgroupProduct,
 };
-use gradloom_core::ir::{BinaryOp, Builder, DType, Graph, OpKind, Output, Type};
-use gradloom_core::reference::{HostTensor, evaluate};
+use gradloom_core::ir::{BinaryOp, CompareOp, DType, Number, Type, UnaryOp};
+use gradloom_core::reference::HostTensor;
+use std::rc::Rc;
 
 /// Memory that the kernels of a launch access, and the faults that they report.
 pub struct Machine {
@@ -79,7 +80,7 @@ impl Machine {
                 let copies = if array.space == Space::Workgroup { 1 } else { lanes };
                 vec![Cell::default(); array.elements as usize * words(array.ty) * copies]
             };
-            let variable = |&ty: &ValueType| vec![0; lanes * words(ty)];
+            let variable = |&ty: &ValueType| Rc::new(vec![0; lanes * words(ty)]);
             let mut run = Workgroup {
                 machine: self,
                 kernel,
@@ -92,7 +93,7 @@ impl Machine {
                 products: Vec::new(),
                 copies: Vec::new(),
                 batches: Vec::new(),
-                counters: vec![vec![0; lanes]; kernel.loops as usize],
+                counters: (0..kernel.loops).map(|_| Rc::new(vec![0; lanes])).collect(),
             };
             run.block(&kernel.body, &vec![true; lanes])
                 .map_err(|what| format!("{what}, in workgroup {group} of\n{kernel}"))?;
@@ -106,6 +107,9 @@ impl Machine {
     }
 }
 
+/// Words of a value, for each invocation.
+type Words = Rc<Vec<u32>>;
+
 struct Workgroup<'r> {
     machine: &'r mut Machine,
     kernel: &'r Kernel,
@@ -114,10 +118,10 @@ struct Workgroup<'r> {
     /// Cells of the results, then those of the scratch, then those of the status.
     results: &'r mut [Vec<Cell>],
     stretch: usize,
-    /// Values of the named expressions, for each invocation.
-    named: Vec<Option<Vec<u32>>>,
-    variables: Vec<Vec<u32>>,
-    counters: Vec<Vec<u32>>,
+    /// Values of the named expressions.
+    named: Vec<Option<Words>>,
+    variables: Vec<Words>,
+    counters: Vec<Words>,
     /// Products in progress, oldest first.
     products: Vec<Product>,
     /// Copies that are not part of a batch yet.
@@ -158,7 +162,7 @@ impl Workgroup<'_> {
             Stmt::Var(number, value) | Stmt::Assign(number, value) => {
                 self.check_complete(*number)?;
                 let value = self.value(*value, active)?;
-                let variable = &mut self.variables[*number as usize];
+                let variable = Rc::make_mut(&mut self.variables[*number as usize]);
                 let width = value.len() / active.len();
                 let words = lanes().flat_map(|lane| lane * width..(lane + 1) * width);
                 words.for_each(|word| variable[word] = value[word]);
@@ -197,7 +201,7 @@ impl Workgroup<'_> {
             }
             Stmt::If(condition, block) => {
                 let holds = self.value(*condition, active)?;
-                let inner: Vec<bool> = active.iter().zip(holds).map(|(&on, bit)| on && bit != 0).collect();
+                let inner: Vec<bool> = active.iter().zip(&*holds).map(|(&on, &bit)| on && bit != 0).collect();
                 if inner.contains(&true) {
                     self.block(block, &inner)?;
                 }
@@ -214,8 +218,9 @@ impl Workgroup<'_> {
                         break;
                     }
                     self.block(block, &inner)?;
+                    let counter = Rc::make_mut(&mut self.counters[at]);
                     for lane in (0..inner.len()).filter(|&lane| inner[lane]) {
-                        self.counters[at][lane] += step[lane];
+                        counter[lane] += step[lane];
                     }
                 }
             }
@@ -288,7 +293,7 @@ impl Workgroup<'_> {
         for (matrix, first) in operands {
             for item in first..first + matrix.items() {
                 for lane in [0, 1] {
-                    self.get_element(matrix.array, item, lane)?;
+                    self.get_element(matrix.array, item, lane, &mut [0; SharedMatrix::EIGHT as usize])?;
                 }
             }
         }
@@ -303,10 +308,11 @@ impl Workgroup<'_> {
         lane: usize,
     ) -> Result<Vec<Vec<f32>>, String> {
         let row = |row: u32| {
-            let items = (0..matrix.columns / SharedMatrix::EIGHT).map(|eight| matrix.item(row, eight));
-            let items: Result<Vec<_>, _> =
-                items.map(|item| self.get_element(matrix.array, first + item, lane)).collect();
-            Ok(items?.into_iter().flatten().map(f32::from_bits).collect())
+            let mut words = vec![0; matrix.columns as usize];
+            for (eight, words) in (0..).zip(words.chunks_mut(SharedMatrix::EIGHT as usize)) {
+                self.get_element(matrix.array, first + matrix.item(row, eight), lane, words)?;
+            }
+            Ok(words.into_iter().map(f32::from_bits).collect())
         };
         (0..matrix.rows).map(row).collect()
     }
@@ -345,7 +351,8 @@ impl Workgroup<'_> {
             .step_by(subgroup)
             .flat_map(|lane| sums.iter().zip((0..).step_by(16)).map(move |sum| (lane, sum)))
         {
-            let held = &mut self.variables[number as usize][256 * lane..][..256 * subgroup];
+            let held =
+                &mut Rc::make_mut(&mut self.variables[number as usize])[256 * lane..][..256 * subgroup];
             for (i, j) in (0..16).flat_map(|i| (0..16).map(move |j| (i, j))) {
                 let column: usize = at + j;
                 let mut total = if *adds { f32::from_bits(held[16 * i + j]) } else { 0.0 };
@@ -422,48 +429,48 @@ impl Workgroup<'_> {
         }
     }
 
-    fn get_element(&mut self, array: u32, index: u32, lane: usize) -> Result<Vec<u32>, String> {
+    /// Reads an array element, whose words replace those of `to`.
+    fn get_element(&mut self, array: u32, index: u32, lane: usize, to: &mut [u32]) -> Result<(), String> {
         let stretch = self.stretch;
         let cells = self.element(array, index, lane);
         let cells = cells.ok_or_else(|| format!("a read of shared element {index}"))?;
         if !cells.iter_mut().all(|cell| cell.read(lane, stretch)) {
             return Err(format!("a race for shared element {index}"));
         }
-        let element: Option<Vec<u32>> = cells.iter().map(|cell| cell.bits).collect();
-        element.ok_or_else(|| format!("shared element {index} has no value"))
+        for (to, cell) in to.iter_mut().zip(cells) {
+            *to = cell.bits.ok_or_else(|| format!("shared element {index} has no value"))?;
+        }
+        Ok(())
     }
 
     /// Returns the value of an expression for each invocation.
-    fn value(&mut self, id: ExprId, active: &[bool]) -> Result<Vec<u32>, String> {
+    fn value(&mut self, id: ExprId, active: &[bool]) -> Result<Words, String> {
         match &self.named[id.index()] {
-            Some(value) => Ok(value.clone()),
+            Some(value) => Ok(Rc::clone(value)),
             None => self.formula(id, active),
         }
     }
 
-    fn formula(&mut self, id: ExprId, active: &[bool]) -> Result<Vec<u32>, String> {
+    fn formula(&mut self, id: ExprId, active: &[bool]) -> Result<Words, String> {
         let (kernel, lanes) = (self.kernel, active.len());
         let mut operands = Vec::new();
         for operand in kernel.expr(id).operands() {
             operands.push(self.value(operand, active)?);
         }
         let dtype = kernel.dtype(id);
+        let pairs = || operands[0].iter().zip(&*operands[1]).map(|(&a, &b)| (a, b));
         let each = |f: &dyn Fn(usize) -> u32| (0..lanes).map(f).collect::<Vec<u32>>();
         // Skip inactive invocations, whose values are arbitrary.
         let here = || (0..lanes).filter(|&lane| active[lane]);
-        let scalar = |kind: OpKind| {
-            let dtypes: Vec<DType> = kernel.expr(id).operands().map(|id| kernel.dtype(id)).collect();
-            elementwise(&kind, &dtypes, &operands)
-        };
-        Ok(match kernel.expr(id) {
+        Ok(Rc::new(match kernel.expr(id) {
             Expr::Literal(bits) => vec![*bits; lanes],
             Expr::Group => vec![u32::try_from(self.group).unwrap(); lanes],
             Expr::Local => each(&|lane| u32::try_from(lane).unwrap()),
             Expr::Committed => vec![self.machine.committed.into(); lanes],
-            Expr::Counter(number) => self.counters[*number as usize].clone(),
+            Expr::Counter(number) => return Ok(Rc::clone(&self.counters[*number as usize])),
             Expr::Read(number) => {
                 self.check_complete(*number)?;
-                self.variables[*number as usize].clone()
+                return Ok(Rc::clone(&self.variables[*number as usize]));
             }
             Expr::Load(buffer, _) => {
                 let width = words(kernel.ty(id));
@@ -493,8 +500,8 @@ impl Workgroup<'_> {
                 let width = words(kernel.ty(id));
                 let mut read = vec![0; lanes * width];
                 for lane in here() {
-                    let element = self.get_element(*array, operands[0][lane], lane)?;
-                    read[lane * width..][..width].copy_from_slice(&element);
+                    let to = &mut read[lane * width..][..width];
+                    self.get_element(*array, operands[0][lane], lane, to)?;
                 }
                 read
             }
@@ -513,7 +520,8 @@ impl Workgroup<'_> {
                     return Err("a broadcast of several elements".into());
                 }
                 self.pass_barrier()?;
-                let element = self.get_element(*array, operands[0][0], 0)?;
+                let mut element = vec![0; words(kernel.ty(id))];
+                self.get_element(*array, operands[0][0], 0, &mut element)?;
                 self.pass_barrier()?;
                 element.repeat(lanes)
             }
@@ -528,8 +536,8 @@ impl Workgroup<'_> {
                     let mut matrix = vec![0; 256];
                     for line in 0..16 {
                         for item in 0..4 {
-                            let at = index + line * pitch + item;
-                            let half = self.get_element(*array, at, lane)?;
+                            let (at, mut half) = (index + line * pitch + item, [0; 4]);
+                            self.get_element(*array, at, lane, &mut half)?;
                             for (i, word) in half.into_iter().enumerate() {
                                 let (line, along) = (line as usize, item as usize * 4 + i);
                                 matrix[if *by_rows { 16 * line + along } else { 16 * along + line }] = word;
@@ -551,14 +559,17 @@ impl Workgroup<'_> {
                 let is_wide = kernel.ty(*left) == ValueType::Matrix(MatrixUse::Left, DType::F32);
                 let rounded = |bits: u32| f32::from_bits(if is_wide { tf32(bits) } else { bits });
                 let float = |bits: u32| f32::from_bits(bits);
-                let element = |at: usize| {
-                    let (start, row, column) = (at / 256 * 256, at % 256 / 16, at % 16);
+                let element = |start: usize, at: usize| {
+                    let (row, column) = (at / 16, at % 16);
                     let (left, right) = (&operands[0][start..], &operands[1][start..]);
                     let terms =
                         (0..16).map(|t| rounded(left[16 * row + t]) * rounded(right[16 * t + column]));
-                    terms.fold(float(operands[2][at]), |sum, term| sum + term).to_bits()
+                    terms.fold(float(operands[2][start + at]), |sum, term| sum + term).to_bits()
                 };
-                (0..256 * lanes).map(element).collect()
+                // All invocations of a subgroup hold the same matrices.
+                let subgroup = kernel_subgroup(kernel);
+                let product = |lane: usize| (0..256).map(|at| element(256 * lane, at)).collect::<Vec<u32>>();
+                (0..lanes).step_by(subgroup).flat_map(|lane| product(lane).repeat(subgroup)).collect()
             }
             Expr::MatrixHalf(_, half) => {
                 let subgroup = kernel_subgroup(kernel);
@@ -601,8 +612,9 @@ impl Workgroup<'_> {
             }
             Expr::ElementPart(array, ..) => {
                 let mut read = vec![0; lanes];
+                let mut element = vec![0; words(kernel.arrays[*array as usize].ty)];
                 for lane in here() {
-                    let element = self.get_element(*array, operands[0][lane], lane)?;
+                    self.get_element(*array, operands[0][lane], lane, &mut element)?;
                     let part = element.get(operands[1][lane] as usize);
                     read[lane] = *part.ok_or("an element that a vector does not have")?;
                 }
@@ -620,10 +632,10 @@ impl Workgroup<'_> {
                 let ValueType::Half4(half) = kernel.ty(id) else { return Err("a half of no type".into()) };
                 operands[0].iter().map(|&bits| to_half(f32::from_bits(bits), half).to_bits()).collect()
             }
-            Expr::MulAdd(_) => floats(&operands, |x| x[0].mul_add(x[1], x[2])),
-            Expr::NativeMax(..) => floats(&operands, |x| x[0].max(x[1])),
-            Expr::NativeExp2(_) => floats(&operands, |x| f64::from(x[0]).exp2() as f32),
-            Expr::NativeLog(_) => floats(&operands, |x| f64::from(x[0]).ln() as f32),
+            Expr::MulAdd(_) => floats(&operands, |[a, b, c]| a.mul_add(b, c)),
+            Expr::NativeMax(..) => floats(&operands, |[a, b]| a.max(b)),
+            Expr::NativeExp2(_) => floats(&operands, |[x]| f64::from(x).exp2() as f32),
+            Expr::NativeLog(_) => floats(&operands, |[x]| f64::from(x).ln() as f32),
             Expr::MulHigh(..) => each(&|lane| {
                 let product = u64::from(operands[0][lane]) * u64::from(operands[1][lane]);
                 u32::try_from(product >> 32).unwrap()
@@ -633,29 +645,30 @@ impl Workgroup<'_> {
                 let word = |i: usize| operands[if operands[0][i / width] != 0 { 1 } else { 2 }][i];
                 (0..lanes * width).map(word).collect()
             }
-            Expr::Bitcast(_) => operands[0].clone(),
+            Expr::Bitcast(_) => return Ok(Rc::clone(&operands[0])),
             Expr::ShuffleXor(..) if active.contains(&false) => {
                 return Err("a shuffle that not all invocations reach".into());
             }
             Expr::ShuffleXor(_, bits) => each(&|lane| operands[0][lane ^ *bits as usize]),
-            Expr::Unary(op, _) => scalar(OpKind::Unary(*op)),
-            // Fast paths for the many ops on indices and sums.
-            Expr::Binary(BinaryOp::Add, ..) if dtype == DType::F32 => floats(&operands, |x| x[0] + x[1]),
-            Expr::Binary(BinaryOp::Mul, ..) if dtype == DType::F32 => floats(&operands, |x| x[0] * x[1]),
-            Expr::Binary(op, ..) if dtype == DType::U32 && u32_op(*op).is_some() => {
-                let op = u32_op(*op).expect("it was asked for");
-                operands[0].iter().zip(&operands[1]).map(|(&a, &b)| op(a, b)).collect()
+            Expr::Unary(op, _) => operands[0].iter().map(|&x| unary(*op, dtype, x)).collect(),
+            Expr::Binary(op, ..) => pairs().map(|(a, b)| binary(*op, dtype, a, b)).collect(),
+            Expr::Compare(op, a, _) => {
+                let of = kernel.dtype(*a);
+                pairs().map(|(a, b)| compare(*op, of, a, b).into()).collect()
             }
-            Expr::Binary(op, ..) => scalar(OpKind::Binary(*op)),
-            Expr::Compare(op, ..) => scalar(OpKind::Compare(*op)),
             // A cast of a vector of 16-bit floats changes nothing, because its elements are stored as f32.
-            Expr::Cast(_) if matches!(self.kernel.ty(id), ValueType::Vector(_)) => operands[0].clone(),
+            Expr::Cast(_) if matches!(self.kernel.ty(id), ValueType::Vector(_)) => {
+                return Ok(Rc::clone(&operands[0]));
+            }
             Expr::Cast(_) if matches!(self.kernel.ty(id), ValueType::Matrix(..)) => {
                 let ValueType::Matrix(_, half) = self.kernel.ty(id) else { unreachable!() };
                 operands[0].iter().map(|&bits| to_half(f32::from_bits(bits), half).to_bits()).collect()
             }
-            Expr::Cast(_) => scalar(OpKind::Cast { dtype }),
-        })
+            Expr::Cast(a) => {
+                let from = kernel.dtype(*a);
+                operands[0].iter().map(|&x| cast(from, dtype, x)).collect()
+            }
+        }))
     }
 }
 
@@ -680,26 +693,9 @@ fn kernel_subgroup(kernel: &Kernel) -> usize {
     kernel.subgroup.expect("a kernel with matrices has subgroups") as usize
 }
 
-/// Returns the function of an op on u32 indices; `None` if the op has none.
-fn u32_op(op: BinaryOp) -> Option<fn(u32, u32) -> u32> {
-    Some(match op {
-        BinaryOp::Add => u32::wrapping_add,
-        BinaryOp::Sub => u32::wrapping_sub,
-        BinaryOp::Mul => u32::wrapping_mul,
-        BinaryOp::Div => |a, b| a.checked_div(b).unwrap_or(0),
-        BinaryOp::Rem => |a, b| a.checked_rem(b).unwrap_or(0),
-        BinaryOp::Min => u32::min,
-        BinaryOp::Max => u32::max,
-        _ => return None,
-    })
-}
-
 /// Computes a function of f32 for each invocation.
-fn floats(operands: &[Vec<u32>], f: impl Fn(&[f32]) -> f32) -> Vec<u32> {
-    let word = |i| {
-        let x: Vec<f32> = operands.iter().map(|operand| f32::from_bits(operand[i])).collect();
-        f(&x).to_bits()
-    };
+fn floats<const N: usize>(operands: &[Words], f: impl Fn([f32; N]) -> f32) -> Vec<u32> {
+    let word = |i| f(std::array::from_fn(|operand| f32::from_bits(operands[operand][i]))).to_bits();
     (0..operands[0].len()).map(word).collect()
 }
 
@@ -717,29 +713,68 @@ fn to_half(x: f32, dtype: DType) -> f32 {
     if rounded.abs() > 65504.0 && !rounded.is_nan() { f32::INFINITY.copysign(x) } else { rounded }
 }
 
-/// Computes an elementwise op with the reference, on bits. A zero divisor, which the reference rejects, is
-/// replaced with 1.
-fn elementwise(kind: &OpKind, dtypes: &[DType], operands: &[Vec<u32>]) -> Vec<u32> {
-    let lanes = operands[0].len();
-    let mut graph = Graph::new();
-    let names = ["a", "b", "c"];
-    let mut builder = Builder::new(&mut graph, None);
-    let leaf =
-        |(i, &dtype): (usize, &DType)| OpKind::Input { name: names[i].into(), ty: Type::new(dtype, [lanes]) };
-    let leaves: Vec<_> = dtypes.iter().enumerate().map(|leaf_of| builder.op(leaf(leaf_of), &[])).collect();
-    let result = builder.op(kind.clone(), &leaves);
-    graph.outputs.push(Output { name: "y".into(), value: result });
-    let divides = matches!(kind, OpKind::Binary(op) if ["div", "rem"].contains(&op.name()));
-    let value = |kind: &OpKind| {
-        let at = names.iter().position(|name| Some(*name) == Graph::leaf_name(kind))?;
-        let mut bits = operands[at].clone();
-        if divides && at == 1 && dtypes[1].is_integer() {
-            bits.iter_mut().filter(|bits| **bits == 0).for_each(|bits| *bits = 1);
+/// Returns the number with these bits. 16-bit floats are stored as f32.
+fn number(dtype: DType, bits: u32) -> Number {
+    match dtype {
+        DType::F32 | DType::F16 | DType::BF16 => Number::Float(f32::from_bits(bits).into()),
+        DType::I32 | DType::U8 | DType::I64 => Number::Int(bits.cast_signed().into()),
+        DType::U32 => Number::Int(bits.into()),
+        DType::Bool => Number::Bool(bits != 0),
+    }
+}
+
+/// Returns the bits of a number, rounded to f32 or wrapped to 32 bits.
+fn word(number: Number) -> u32 {
+    match number {
+        Number::Float(x) => (x as f32).to_bits(),
+        Number::Int(x) => x as u32,
+        Number::Bool(x) => x.into(),
+    }
+}
+
+fn unary(op: UnaryOp, dtype: DType, x: u32) -> u32 {
+    word(match number(dtype, x) {
+        Number::Float(x) => Number::Float(op.float(x)),
+        Number::Int(x) => Number::Int(op.int(x)),
+        Number::Bool(x) => Number::Bool(op.bool(x)),
+    })
+}
+
+/// Computes a function of two numbers of a dtype. An integer divisor of 0, which the op does not allow, is
+/// replaced by 1.
+fn binary(op: BinaryOp, dtype: DType, a: u32, b: u32) -> u32 {
+    word(match (number(dtype, a), number(dtype, b)) {
+        (Number::Float(a), Number::Float(b)) => Number::Float(op.float(a, b)),
+        (Number::Int(a), Number::Int(b)) => {
+            Number::Int(op.int(a, b).or_else(|| op.int(a, 1)).expect("1 divides all"))
         }
-        Some(tensor(dtypes[at], &[lanes], &bits))
-    };
-    let evaluation = evaluate(&graph, &value).unwrap_or_else(|error| panic!("{error}"));
-    bits(evaluation.output("y").unwrap())
+        (Number::Bool(a), Number::Bool(b)) => Number::Bool(op.bool(a, b)),
+        _ => unreachable!("both are of one dtype"),
+    })
+}
+
+fn compare(op: CompareOp, dtype: DType, a: u32, b: u32) -> bool {
+    match (number(dtype, a), number(dtype, b)) {
+        (Number::Float(a), Number::Float(b)) => op.holds(&a, &b),
+        (Number::Int(a), Number::Int(b)) => op.holds(&a, &b),
+        (Number::Bool(a), Number::Bool(b)) => op.holds(&a, &b),
+        _ => unreachable!("both are of one dtype"),
+    }
+}
+
+fn cast(from: DType, to: DType, x: u32) -> u32 {
+    let x = number(from, x);
+    word(match (x, to) {
+        (_, DType::F32) => Number::Float(x.as_f64()),
+        (_, DType::F16 | DType::BF16) => Number::Float(to.rounded(x.as_f64())),
+        (_, DType::Bool) => Number::Bool(x.as_f64() != 0.0),
+        // Rust's `as` rounds towards zero, saturates and converts NaN to 0, as the IR specifies.
+        (Number::Float(x), DType::I32) => Number::Int((x as i32).into()),
+        (Number::Float(x), DType::U32 | DType::U8 | DType::I64) => Number::Int((x as u32).into()),
+        (Number::Int(x), DType::I32 | DType::U32 | DType::I64) => Number::Int(x),
+        (Number::Int(x), DType::U8) => Number::Int((x as u8).into()),
+        (Number::Bool(x), _) => Number::Int(x.into()),
+    })
 }
 
 /// Creates a tensor from the bits of its elements.
