@@ -50,7 +50,7 @@ fn outputs_of_a_training_step_count_too() {
     };
     faults.limit_memory(4 << 20);
     let error = trainer().compile(&device).unwrap_err();
-    assert!(error.to_string().contains("the output `wide`, f32[1048576], 4194304 bytes"), "{error}");
+    assert!(error.to_string().contains("the output `wide`, f32[1048576], 4.2 MB"), "{error}");
     faults.limit_memory(8 << 20);
     let mut train = trainer().compile(&device).unwrap();
     let step = train.step([&[1.0]]).unwrap();
