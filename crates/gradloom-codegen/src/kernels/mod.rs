@@ -158,8 +158,8 @@ pub(crate) fn of_launch<P: Placement>(
     if !by_library && !is_countable(&launch.kernel, &launch.reads, &launch.writes, &end) {
         let message =
             format!("{} works on more positions than a GPU counts, in 32 bits", launch.kernel.name());
-        let help = "make the batch, the context or the tensors smaller, or use the CPU";
-        return Err(Error::new(ErrorKind::Plan, message).help(help));
+        return Err(Error::new(ErrorKind::Plan, message)
+            .help("make the batch, the context or the tensors smaller, or use the CPU"));
     }
     if let LaunchKernel::Op(OpKind::Collective { op, .. }) = launch.kernel {
         return collective(launch, op, owner, placement);
