@@ -176,7 +176,7 @@ fn gpus() -> Result<()> {
     print_line!("{:<6} not in this build: install it with cargo's feature `wgpu`", "wgpu")
 }
 
-/// Returns the instruction sets of this processor that kernels can use.
+/// Returns the instruction sets of this processor for which there are kernels.
 fn instruction_sets() -> Vec<&'static str> {
     let mut found = Vec::new();
     macro_rules! look {

@@ -41,6 +41,9 @@ pub(crate) fn machine(level: InstructionSet, loops: Loops) -> Machine {
 /// ```
 pub trait CpuDevice: Sized {
     /// Creates a CPU device with one thread per core available to the process.
+    ///
+    /// # Panics
+    /// Panics if the environment variable `GRADLOOM_INSTRUCTIONS` names no instruction set of this machine.
     fn cpu() -> Self;
 
     /// Creates a CPU device with `threads` threads. Results do not depend on the number of threads.
@@ -67,6 +70,7 @@ pub trait CpuDevice: Sized {
 impl CpuDevice for Device {
     fn cpu() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        InstructionSet::chosen().unwrap_or_else(|message| panic!("{message}"));
         Self::new(CpuBackend::new(threads, Fusion::On, Loops::Native))
     }
 
@@ -95,5 +99,8 @@ fn device(threads: usize, fusion: Fusion, loops: Loops) -> Result<Device> {
         return Err(Error::new(ErrorKind::Device, format!("{threads} threads"))
             .help("give a number from 1 to 1024; the number of cores is usually best"));
     }
+    InstructionSet::chosen().map_err(|message| {
+        Error::new(ErrorKind::Device, message).help("unset the variable, or give it one of these names")
+    })?;
     Ok(Device::new(CpuBackend::new(threads, fusion, loops)))
 }

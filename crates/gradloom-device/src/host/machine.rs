@@ -1,6 +1,6 @@
 //! Detection of the machine and its instruction sets.
 //!
-//! In: nothing. Out: the widest instruction set for which kernels have a variant ([`InstructionSet`]), and a
+//! In: an environment variable. Out: the instruction set that kernels use ([`InstructionSet`]), and a
 //! human-readable description ([`Machine`]). Invariant: the machine supports the level that
 //! [`InstructionSet::detect`] returns.
 
@@ -24,10 +24,47 @@ pub enum InstructionSet {
 }
 
 impl InstructionSet {
-    /// Returns the widest level that this machine supports.
+    /// Returns the level that kernels use: that of [`Self::chosen`], or the widest one that this machine
+    /// supports if the choice is an error.
     pub fn detect() -> Self {
-        static DETECTED: OnceLock<InstructionSet> = OnceLock::new();
-        *DETECTED.get_or_init(|| Self::available().pop().unwrap_or(InstructionSet::Baseline))
+        Self::chosen().unwrap_or_else(|_| Self::available().pop().unwrap_or(InstructionSet::Baseline))
+    }
+
+    /// Returns the widest level that this machine supports, or the one that the environment variable
+    /// `GRADLOOM_INSTRUCTIONS` names (`baseline`, `avx2`, `avx512`, `avx512-bf16` or `amx`), for measurements
+    /// of other levels.
+    ///
+    /// # Errors
+    /// Returns a message if the variable names no level that this machine supports.
+    pub fn chosen() -> Result<Self, String> {
+        static CHOSEN: OnceLock<Result<InstructionSet, String>> = OnceLock::new();
+        let choose = || {
+            let wanted = std::env::var_os("GRADLOOM_INSTRUCTIONS");
+            Self::among(&Self::available(), wanted.as_ref().map(|name| name.to_string_lossy()).as_deref())
+        };
+        CHOSEN.get_or_init(choose).clone()
+    }
+
+    /// Returns the widest of some levels, or the one that is wanted, or a message if it is not among them.
+    fn among(levels: &[Self], wanted: Option<&str>) -> Result<Self, String> {
+        let Some(wanted) = wanted else {
+            return Ok(levels.last().copied().unwrap_or(InstructionSet::Baseline));
+        };
+        levels.iter().copied().find(|level| level.key() == wanted).ok_or_else(|| {
+            let keys: Vec<&str> = levels.iter().map(|level| level.key()).collect();
+            format!("GRADLOOM_INSTRUCTIONS is `{wanted}`; this machine has {}", keys.join(", "))
+        })
+    }
+
+    /// Returns the name in the environment variable of [`Self::chosen`].
+    fn key(self) -> &'static str {
+        match self {
+            InstructionSet::Baseline => "baseline",
+            InstructionSet::Avx2 => "avx2",
+            InstructionSet::Avx512 => "avx512",
+            InstructionSet::Avx512Bf16 => "avx512-bf16",
+            InstructionSet::AmxBf16 => "amx",
+        }
     }
 
     /// Returns all levels that this machine supports, narrowest first.
@@ -216,7 +253,16 @@ mod tests {
     fn the_detected_level_is_the_last_available() {
         let levels = InstructionSet::available();
         assert!(levels.is_sorted() && levels[0] == InstructionSet::Baseline);
-        assert_eq!(levels.last(), Some(&InstructionSet::detect()));
+        assert_eq!(levels.last().copied(), InstructionSet::among(&levels, None).ok());
+    }
+
+    #[test]
+    fn a_level_is_chosen_by_its_name() {
+        let levels = [InstructionSet::Baseline, InstructionSet::Avx2];
+        assert_eq!(InstructionSet::among(&levels, Some("avx2")), Ok(InstructionSet::Avx2));
+        assert_eq!(InstructionSet::among(&levels, Some("baseline")), Ok(InstructionSet::Baseline));
+        let error = "GRADLOOM_INSTRUCTIONS is `avx512`; this machine has baseline, avx2";
+        assert_eq!(InstructionSet::among(&levels, Some("avx512")), Err(error.into()));
     }
 
     #[test]

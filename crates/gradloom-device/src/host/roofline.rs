@@ -5,7 +5,7 @@
 //! can only make it too low. By Williams, Waterman and Patterson (2009), a kernel takes at least flops / peak
 //! and bytes / bandwidth.
 
-use super::Pool;
+use super::{InstructionSet, Pool};
 use std::hint::black_box;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -126,16 +126,14 @@ fn peak(pool: &Pool) -> f64 {
 /// Returns a function that keeps the widest units busy for [`ROUNDS`] rounds, and the number of their lanes.
 fn multiply_and_add() -> (fn(f32) -> f32, usize) {
     #[cfg(target_arch = "x86_64")]
-    {
-        if is_x86_feature_detected!("avx512f") {
-            // SAFETY: the machine supports AVX-512 F.
-            return (|x| unsafe { avx512(x) }, 16);
+    match InstructionSet::detect() {
+        InstructionSet::Baseline => (plain::<false>, 4),
+        // SAFETY: the machine supports the level, which includes AVX2 and FMA.
+        InstructionSet::Avx2 => (|x| unsafe { avx2(x) }, 8),
+        InstructionSet::Avx512 | InstructionSet::Avx512Bf16 | InstructionSet::AmxBf16 => {
+            // SAFETY: the machine supports the level, which includes AVX-512 F.
+            (|x| unsafe { avx512(x) }, 16)
         }
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            // SAFETY: the machine supports AVX2 and FMA.
-            return (|x| unsafe { avx2(x) }, 8);
-        }
-        (plain::<false>, 4)
     }
     #[cfg(not(target_arch = "x86_64"))]
     (plain::<{ cfg!(target_arch = "aarch64") }>, 4)
