@@ -52,7 +52,7 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
             }
         }
     }
-    let native = if gradloom_cpu::compiles_loops(InstructionSet::detect()) {
+    let native = if gradloom_cpu::compiled_loops(InstructionSet::detect()).is_some() {
         "machine code and interpreter agree"
     } else {
         "two runs agree"

@@ -2,6 +2,7 @@
 
 use crate::program::CpuBackend;
 use gradloom_codegen::cpu::loops::Machine;
+use gradloom_codegen::cpu::machine::VectorIsa;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::Fusion;
 use gradloom_device::Device;
@@ -16,16 +17,22 @@ pub enum Loops {
     Interpreted,
 }
 
-/// Returns `true` if fused loops are compiled, to machine code or WebAssembly, on a machine with this
-/// instruction set.
-pub fn compiles_loops(level: InstructionSet) -> bool {
-    level >= InstructionSet::Avx512 || cfg!(target_arch = "wasm32")
+/// Returns the instruction set that fused loops are compiled for on a machine with this instruction set, or
+/// `None` if they are interpreted.
+pub fn compiled_loops(level: InstructionSet) -> Option<VectorIsa> {
+    match level {
+        _ if cfg!(target_arch = "wasm32") => Some(VectorIsa::Simd128),
+        InstructionSet::Baseline | InstructionSet::Avx2 => None,
+        InstructionSet::Avx512 | InstructionSet::Avx512Bf16 | InstructionSet::AmxBf16 => {
+            Some(VectorIsa::Avx512)
+        }
+    }
 }
 
 /// Returns the machine that fused loops are compiled for.
 pub(crate) fn machine(level: InstructionSet, loops: Loops) -> Machine {
     Machine {
-        has_machine_code: loops == Loops::Native && compiles_loops(level),
+        isa: compiled_loops(level).filter(|_| loops == Loops::Native),
         last_level_cache: gradloom_device::host::last_level_cache(),
     }
 }

@@ -5,7 +5,7 @@
 //! before a run: a kernel that reads outside of its operands gives NaN. Results stand between guards that
 //! must survive.
 
-use super::device::machine;
+use super::device::{compiled_loops, machine};
 use super::prepare::prepare_at;
 use super::{Call, InstructionSet, Loops, Pool, Prepared, Trap};
 use gradloom_codegen::cpu::{CpuCompiler, loop_workspace, panels};
@@ -242,7 +242,8 @@ impl Case {
         self.job().launch()
     }
 
-    /// Runs with every instruction set and 1, 2 and 3 threads, which must agree bit for bit.
+    /// Runs the loops interpreted with every instruction set and compiled for every vector instruction set,
+    /// each with 1, 2 and 3 threads; all must agree bit for bit. Returns the results in row-major order.
     pub(super) fn run(
         &self,
         prepare: impl Fn(&Launch, InstructionSet) -> Box<dyn Prepared>,
@@ -415,16 +416,19 @@ impl Job {
         one
     }
 
-    /// Runs with every instruction set, both ways of loops, and 1, 2 and 3 threads, which must agree bit for
-    /// bit; the results in row-major order.
+    /// Runs with every instruction set, interpreted loops and loops compiled for every vector instruction
+    /// set, and 1, 2 and 3 threads, which must agree bit for bit. Returns the results in row-major order.
     pub(super) fn run(
         &self,
         prepare: impl Fn(&Launch, InstructionSet, Loops) -> Box<dyn Prepared>,
     ) -> Result<Vec<Vec<f64>>, Trap> {
         let launch = self.launch();
         let mut first: Option<Result<Vec<Tensor>, Trap>> = None;
+        let mut compiled = InstructionSet::available();
+        compiled.retain(|&level| compiled_loops(level).is_some());
+        compiled.dedup_by_key(|level| compiled_loops(*level));
         let ways = InstructionSet::available().into_iter().map(|level| (level, Loops::Interpreted));
-        for (level, loops) in ways.chain([(InstructionSet::detect(), Loops::Native)]) {
+        for (level, loops) in ways.chain(compiled.into_iter().map(|level| (level, Loops::Native))) {
             let kernel = prepare(&launch, level, loops);
             for threads in [1, 2, 3] {
                 let outcome = self.run_on(&*kernel, &Pool::new(threads));

@@ -37,13 +37,13 @@ pub enum CpuKernel {
 #[derive(Debug)]
 pub struct CpuCompiler {
     machine: Machine,
-    assembler: Assembler,
+    assembler: Option<Assembler>,
 }
 
 impl CpuCompiler {
     /// Creates a compiler of kernels for a machine.
     pub fn new(machine: Machine) -> Self {
-        Self { machine, assembler: Assembler::default() }
+        Self { machine, assembler: machine.isa.map(Assembler::new) }
     }
 
     /// Compiles the launches of a plan.
@@ -81,7 +81,7 @@ impl CpuCompiler {
     }
 
     fn body(&mut self, body: &Body, launch: &Launch) -> Arc<Program> {
-        Arc::new(Program::new(body, launch, self.machine, &mut self.assembler))
+        Arc::new(Program::new(body, launch, self.machine, self.assembler.as_mut()))
     }
 }
 

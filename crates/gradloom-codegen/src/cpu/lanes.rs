@@ -4,7 +4,6 @@
 //! compiler vectorizes; with the builder of machine code, the IR instructions that compute it. Invariant:
 //! both produce the same bits, except for those of NaNs, because `Scalar` defines the meaning of each
 //! instruction.
-//! instruction.
 
 use gradloom_core::ir::CompareOp;
 
@@ -158,10 +157,54 @@ pub struct Scalar;
 /// 1.5·2²³. Adding it to a small number rounds that number to an integer, which is then in the low bits.
 pub const ROUND: f32 = 12_582_912.0;
 
-/// Returns 2^n for -126 <= n <= 127, and an unspecified number for other n.
-#[inline(always)]
-fn power_of_two(n: i32) -> f32 {
-    f32::from_bits(n.wrapping_add(127).cast_unsigned() << 23)
+/// [`ROUND`] plus twice the bias of an exponent.
+const ROUND_TWICE: f32 = ROUND + 254.0;
+
+/// Returns [`BinaryInst::Scale`] of two numbers, for instruction sets without it, in the steps of [`Scalar`].
+pub fn scale<L: Lanes>(l: &mut L, a: L::Value, b: L::Value) -> L::Value {
+    let round = l.float(ROUND_TWICE);
+    let both = l.add(b, round);
+    let first = l.one(UnaryInst::ShiftRightBy(1), both);
+    let second = l.two(BinaryInst::SubInt, both, first);
+    let [first, second] = [first, second].map(|exponent| l.one(UnaryInst::ShiftLeftBy(23), exponent));
+    let scaled = l.mul(a, first);
+    l.mul(scaled, second)
+}
+
+/// Returns [`UnaryInst::FloatOfUnsigned`] of a number, for instruction sets that only convert signed numbers.
+pub fn float_of_unsigned<L: Lanes>(l: &mut L, a: L::Value) -> L::Value {
+    let (bits, low) = (l.bits(16), l.bits(0xffff));
+    let high = l.two(BinaryInst::ShiftRightUnsigned, a, bits);
+    let low = l.two(BinaryInst::And, a, low);
+    let [high, low] = [high, low].map(|half| l.one(UnaryInst::FloatOfSigned, half));
+    // Both halves and the product are exact, so the sum is rounded once.
+    let factor = l.float(65_536.0);
+    let high = l.mul(high, factor);
+    l.add(high, low)
+}
+
+/// Returns [`UnaryInst::UnsignedOfFloat`] of a number, for instruction sets that only convert to signed
+/// numbers.
+pub fn unsigned_of_float<L: Lanes>(l: &mut L, a: L::Value) -> L::Value {
+    let (sign, none) = (l.bits(SIGN), l.bits(u32::MAX));
+    let [half, end, least] = [2_147_483_648.0, 4_294_967_296.0, -1.0].map(|bound| l.float(bound));
+    let low = l.one(UnaryInst::SignedOfFloat, a);
+    let rest = l.sub(a, half);
+    let rest = l.one(UnaryInst::SignedOfFloat, rest);
+    let high = l.two(BinaryInst::Xor, rest, sign);
+    let is_high = l.compare(CompareOp::Ge, LaneKind::Float, a, half);
+    let inside = l.select(is_high, high, low);
+    let is_above = l.compare(CompareOp::Gt, LaneKind::Float, a, least);
+    let is_below = l.compare(CompareOp::Lt, LaneKind::Float, a, end);
+    let is_in_range = l.mask(MaskOp::And, is_above, is_below);
+    l.select(is_in_range, inside, none)
+}
+
+/// Returns a comparison of unsigned numbers, for instruction sets that only compare signed numbers.
+pub fn compare_unsigned<L: Lanes>(l: &mut L, op: CompareOp, a: L::Value, b: L::Value) -> L::Mask {
+    let sign = l.bits(SIGN);
+    let [a, b] = [a, b].map(|number| l.two(BinaryInst::Xor, number, sign));
+    l.compare(op, LaneKind::Signed, a, b)
 }
 
 impl Lanes for Scalar {
@@ -186,10 +229,12 @@ impl Lanes for Scalar {
             BinaryInst::Max => if x > y { x } else { y }.to_bits(),
             BinaryInst::Scale => {
                 // Takes two steps, because a single factor of 2^-252 would be 0. The first step is exact
-                // unless its result is subnormal.
-                let n = (y + ROUND).to_bits().cast_signed().wrapping_sub(ROUND.to_bits().cast_signed());
-                let half = n >> 1;
-                (x * power_of_two(half) * power_of_two(n.wrapping_sub(half))).to_bits()
+                // unless its result is subnormal. The low bits of `first` and `second` are the biased
+                // exponents of the two factors; the shifts drop the other bits.
+                let both = (y + ROUND_TWICE).to_bits();
+                let first = both >> 1;
+                let second = both - first;
+                (x * f32::from_bits(first << 23) * f32::from_bits(second << 23)).to_bits()
             }
             BinaryInst::And => a & b,
             BinaryInst::Or => a | b,

@@ -6,6 +6,7 @@ mod wasm;
 
 use super::{Call, Compiled};
 use crate::InstructionSet;
+use crate::device::compiled_loops;
 use crate::elementwise::functions::function;
 use crate::elementwise::{Operand, ResultRows};
 use gradloom_codegen::cpu::loops::OPERANDS;
@@ -15,11 +16,11 @@ use crate::reduce::combine::{
 };
 use crate::testing::Random;
 use gradloom_codegen::cpu::functions::MapOp;
-use gradloom_codegen::cpu::lanes::{LaneKind, Lanes, Scalar};
+use gradloom_codegen::cpu::lanes::{self, BinaryInst, LaneKind, Lanes, Scalar, UnaryInst};
 use gradloom_codegen::cpu::machine::bounds::{Bounds, Window};
 use gradloom_codegen::cpu::machine::{
     Assembler, Builder, Frame, Invariant, Lines, Location, Op, OperandNumber, Pick, Reduction, Routine, Step,
-    VectorOperand, allocate, assemble, check,
+    VectorIsa, VectorOperand, allocate, assemble, check,
 };
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, ReduceOp, UnaryOp};
 use gradloom_device::guarded::Guarded;
@@ -140,9 +141,9 @@ fn ops() -> Vec<MapOp> {
 
 /// Returns a routine of one op, with its operands followed by its result. Operand `row`, if any, has one
 /// element per row.
-fn routine(op: MapOp, row: Option<usize>, streams: bool) -> Routine {
+fn routine(isa: VectorIsa, op: MapOp, row: Option<usize>, streams: bool) -> Routine {
     let (from, to) = dtypes(op);
-    let mut builder = Builder::default();
+    let mut builder = Builder::new(isa);
     let sources: Vec<VectorOperand> = from
         .iter()
         .enumerate()
@@ -158,37 +159,43 @@ fn routine(op: MapOp, row: Option<usize>, streams: bool) -> Routine {
     Routine { lines: builder.finish(), operands, streams, ..Routine::default() }
 }
 
-/// Compilation target of a routine.
-#[derive(Clone, Copy, Debug)]
-enum Way {
-    MachineCode,
-    Wasm,
-}
-
-/// Returns the targets that this machine can run.
-fn ways() -> impl Iterator<Item = Way> {
-    has_level().then_some(Way::MachineCode).into_iter().chain([Way::Wasm])
+/// Returns the instruction sets whose code this machine can run. WebAssembly runs in an interpreter.
+fn isas() -> Vec<VectorIsa> {
+    let mut isas: Vec<VectorIsa> = InstructionSet::available()
+        .into_iter()
+        .filter_map(compiled_loops)
+        .chain([VectorIsa::Simd128])
+        .collect();
+    isas.sort_unstable();
+    isas.dedup();
+    isas
 }
 
 /// Calls a routine's code for `rows` rows of `columns` columns. Each operand comes with its row stride in
 /// bytes.
-fn call(way: Way, routine: &Routine, rows: usize, columns: usize, operands: &mut [(&mut Memory, usize)]) {
-    call_from(way, routine, 0, rows, columns, operands);
+fn call(
+    isa: VectorIsa,
+    routine: &Routine,
+    rows: usize,
+    columns: usize,
+    operands: &mut [(&mut Memory, usize)],
+) {
+    call_from(isa, routine, 0, rows, columns, operands);
 }
 
 /// Same as [`call`], for the columns from `first` on.
 fn call_from(
-    way: Way,
+    isa: VectorIsa,
     routine: &Routine,
     first: usize,
     rows: usize,
     columns: usize,
     operands: &mut [(&mut Memory, usize)],
 ) {
-    if let Way::Wasm = way {
+    if isa == VectorIsa::Simd128 {
         return wasm::call(routine, first, rows, columns, operands);
     }
-    let code = Assembler::default().assemble(routine.clone()).expect("machine code");
+    let code = Assembler::new(isa).assemble(routine.clone()).expect("machine code");
     let compiled = Compiled::new(&code).expect("this system takes machine code");
     let mut frame = Memory::new(compiled.frame_bytes());
     // SAFETY: tests run only if the machine supports the level; the operands have their elements.
@@ -204,10 +211,6 @@ fn call_from(
 
 fn n(number: usize) -> OperandNumber {
     OperandNumber::new(number)
-}
-
-fn has_level() -> bool {
-    InstructionSet::detect() >= InstructionSet::Avx512
 }
 
 /// Returns the value that the instructions in `lines` compute and store for one element, on any machine.
@@ -250,34 +253,58 @@ fn interpret(lines: &Lines, operands: &[u32]) -> u32 {
 
 #[test]
 fn the_lines_of_every_op_mean_what_its_loop_computes() {
-    let mut random = Random(3);
-    for op in ops() {
-        let (from, to) = dtypes(op);
-        let lines = routine(op, None, false).lines;
-        let values: Vec<Vec<u32>> = from.iter().map(|&dtype| elements(dtype, 500, &mut random)).collect();
-        for i in 0..500 {
-            let bits: Vec<u32> = values.iter().map(|values| values[i]).collect();
-            let mut operands = [Operand::none(); OPERANDS];
-            operands
-                .iter_mut()
-                .zip(&bits)
-                .for_each(|(operand, bits)| *operand = Operand::row(std::ptr::from_ref(bits).cast()));
-            let mut expected = 0u32;
-            let target = ResultRows { start: std::ptr::from_mut(&mut expected).cast(), row_stride: 0 };
-            // SAFETY: each operand and the result have one element of their dtype.
-            unsafe { function(op, InstructionSet::Baseline)(1, 1, &operands, target) };
-            let got = interpret(&lines, &bits);
-            assert!(
-                if to == DType::Bool { got == expected } else { same(got, expected) },
-                "{op:?} of {bits:x?}: {got:#x}, not {expected:#x}"
-            );
+    for isa in [VectorIsa::Simd128, VectorIsa::Avx2, VectorIsa::Avx512] {
+        let mut random = Random(3);
+        for op in ops() {
+            let (from, to) = dtypes(op);
+            let lines = routine(isa, op, None, false).lines;
+            let values: Vec<Vec<u32>> = from.iter().map(|&dtype| elements(dtype, 500, &mut random)).collect();
+            for i in 0..500 {
+                let bits: Vec<u32> = values.iter().map(|values| values[i]).collect();
+                let mut operands = [Operand::none(); OPERANDS];
+                operands
+                    .iter_mut()
+                    .zip(&bits)
+                    .for_each(|(operand, bits)| *operand = Operand::row(std::ptr::from_ref(bits).cast()));
+                let mut expected = 0u32;
+                let target = ResultRows { start: std::ptr::from_mut(&mut expected).cast(), row_stride: 0 };
+                // SAFETY: each operand and the result have one element of their dtype.
+                unsafe { function(op, InstructionSet::Baseline)(1, 1, &operands, target) };
+                let got = interpret(&lines, &bits);
+                assert!(
+                    if to == DType::Bool { got == expected } else { same(got, expected) },
+                    "{isa:?}, {op:?} of {bits:x?}: {got:#x}, not {expected:#x}"
+                );
+            }
         }
+    }
+}
+
+/// Instructions that an instruction set lacks are expanded to others with the same bits.
+#[test]
+fn expanded_instructions_have_the_bits_of_those_they_replace() {
+    let mut random = Random(11);
+    let numbers = elements(DType::F32, 20_000, &mut random);
+    for pair in numbers.windows(2) {
+        let [a, b] = [pair[0], pair[1]];
+        let l = &mut Scalar;
+        let got = lanes::float_of_unsigned(l, a);
+        assert_eq!(got, l.one(UnaryInst::FloatOfUnsigned, a), "float of {a:#x}");
+        let got = lanes::unsigned_of_float(l, a);
+        assert_eq!(got, l.one(UnaryInst::UnsignedOfFloat, a), "integer of {a:#x}");
+        for &op in CompareOp::ALL {
+            let got = lanes::compare_unsigned(l, op, a, b);
+            assert_eq!(got, l.compare(op, LaneKind::Unsigned, a, b), "{op:?} of {a:#x} and {b:#x}");
+        }
+        let exponent = (random.below(505) as f32 - 252.0).to_bits();
+        let (got, expected) = (lanes::scale(l, a, exponent), l.two(BinaryInst::Scale, a, exponent));
+        assert!(same(got, expected), "{a:#x} times 2 to the power {}", f32::from_bits(exponent));
     }
 }
 
 #[test]
 fn every_op_has_the_bits_of_its_loop() {
-    for way in ways() {
+    for isa in isas() {
         let mut random = Random(1);
         for op in ops() {
             let (from, to) = dtypes(op);
@@ -311,7 +338,7 @@ fn every_op_has_the_bits_of_its_loop() {
                 let streams = to.bytes() == 4 && columns % 16 == 0;
                 let mut all: Vec<(&mut Memory, usize)> = reads.iter_mut().zip(strides).collect();
                 all.push((&mut got, columns * to.bytes()));
-                call(way, &routine(op, row, streams), rows, columns, &mut all);
+                call(isa, &routine(isa, op, row, streams), rows, columns, &mut all);
                 for (at, (got, expected)) in got.elements().into_iter().zip(expected.elements()).enumerate() {
                     assert!(
                         same(got, expected),
@@ -325,12 +352,9 @@ fn every_op_has_the_bits_of_its_loop() {
 
 #[test]
 fn functions_agree_over_all_magnitudes() {
-    for way in ways() {
+    for isa in isas() {
         // Prime steps, so that all exponents and many fractions occur.
-        let step = match way {
-            Way::MachineCode => 8191,
-            Way::Wasm => 131_071,
-        };
+        let step = if isa == VectorIsa::Simd128 { 131_071 } else { 8191 };
         let bits: Vec<u32> = (0..u32::MAX).step_by(step).collect();
         let mut read = Memory::of(&bits, 4);
         for op in UnaryOp::ALL.iter().filter(|op| op.accepts(DType::F32)) {
@@ -349,7 +373,7 @@ fn functions_agree_over_all_magnitudes() {
                     ResultRows { start: expected.start(), row_stride: 0 },
                 );
             }
-            call(way, &routine(op, None, false), 1, bits.len(), &mut [(&mut read, 0), (&mut got, 0)]);
+            call(isa, &routine(isa, op, None, false), 1, bits.len(), &mut [(&mut read, 0), (&mut got, 0)]);
             for ((got, expected), bits) in got.elements().into_iter().zip(expected.elements()).zip(&bits) {
                 assert!(same(got, expected), "{op:?} of {bits:#x}: {got:#x}, not {expected:#x}");
             }
@@ -359,10 +383,15 @@ fn functions_agree_over_all_magnitudes() {
 
 #[test]
 fn rows_are_reduced_in_the_same_order() {
-    for way in ways() {
-        fn check<F: Reducer<T = T>, T: Copy>(way: Way, op: ReduceOp, dtype: DType, bits: impl Fn(T) -> u32) {
+    for isa in isas() {
+        fn check<F: Reducer<T = T>, T: Copy>(
+            isa: VectorIsa,
+            op: ReduceOp,
+            dtype: DType,
+            bits: impl Fn(T) -> u32,
+        ) {
             let mut random = Random(7);
-            for columns in [1, 15, 16, 17, 63, 64, 80, 255, 256, 300, 335, 1024, 1111] {
+            for columns in [1, 7, 8, 9, 15, 16, 17, 24, 31, 63, 64, 80, 255, 256, 263, 300, 335, 1024, 1111] {
                 let rows = 3;
                 // Use values with inexact sums, sometimes with a NaN.
                 let values: Vec<u32> = match columns % 5 {
@@ -375,7 +404,7 @@ fn rows_are_reduced_in_the_same_order() {
                     let mut got = Memory::of(&vec![identity; rows], 4);
                     let routine = Routine {
                         lines: {
-                            let mut builder = Builder::default();
+                            let mut builder = Builder::new(isa);
                             let source = builder.load(n(0), 4);
                             builder.reduce(0, source);
                             builder.finish()
@@ -385,7 +414,7 @@ fn rows_are_reduced_in_the_same_order() {
                         long,
                         ..Routine::default()
                     };
-                    call(way, &routine, rows, columns, &mut [(&mut read, 4 * columns), (&mut got, 4)]);
+                    call(isa, &routine, rows, columns, &mut [(&mut read, 4 * columns), (&mut got, 4)]);
                     for row in 0..rows {
                         // SAFETY: the row has `columns` elements of the type.
                         let expected = unsafe {
@@ -401,26 +430,26 @@ fn rows_are_reduced_in_the_same_order() {
                 }
             }
         }
-        check::<SumF32, _>(way, ReduceOp::Sum, DType::F32, f32::to_bits);
-        check::<ProdF32, _>(way, ReduceOp::Prod, DType::F32, f32::to_bits);
-        check::<MaxF32, _>(way, ReduceOp::Max, DType::F32, f32::to_bits);
-        check::<MinF32, _>(way, ReduceOp::Min, DType::F32, f32::to_bits);
-        check::<SumU32, _>(way, ReduceOp::Sum, DType::I32, u32::from);
-        check::<ProdU32, _>(way, ReduceOp::Prod, DType::U32, u32::from);
-        check::<MaxI32, _>(way, ReduceOp::Max, DType::I32, i32::cast_unsigned);
-        check::<MinI32, _>(way, ReduceOp::Min, DType::I32, i32::cast_unsigned);
-        check::<MaxU32, _>(way, ReduceOp::Max, DType::U32, u32::from);
-        check::<MinU32, _>(way, ReduceOp::Min, DType::U32, u32::from);
+        check::<SumF32, _>(isa, ReduceOp::Sum, DType::F32, f32::to_bits);
+        check::<ProdF32, _>(isa, ReduceOp::Prod, DType::F32, f32::to_bits);
+        check::<MaxF32, _>(isa, ReduceOp::Max, DType::F32, f32::to_bits);
+        check::<MinF32, _>(isa, ReduceOp::Min, DType::F32, f32::to_bits);
+        check::<SumU32, _>(isa, ReduceOp::Sum, DType::I32, u32::from);
+        check::<ProdU32, _>(isa, ReduceOp::Prod, DType::U32, u32::from);
+        check::<MaxI32, _>(isa, ReduceOp::Max, DType::I32, i32::cast_unsigned);
+        check::<MinI32, _>(isa, ReduceOp::Min, DType::I32, i32::cast_unsigned);
+        check::<MaxU32, _>(isa, ReduceOp::Max, DType::U32, u32::from);
+        check::<MinU32, _>(isa, ReduceOp::Min, DType::U32, u32::from);
     }
 }
 
 #[test]
 fn one_nan_anywhere_makes_the_extreme_of_a_row_nan() {
-    for way in ways() {
+    for isa in isas() {
         let columns = 603;
         for op in [ReduceOp::Max, ReduceOp::Min] {
             let identity = if op == ReduceOp::Max { f32::NEG_INFINITY } else { f32::INFINITY };
-            let mut builder = Builder::default();
+            let mut builder = Builder::new(isa);
             let source = builder.load(n(0), 4);
             builder.reduce(0, source);
             let routine = Routine {
@@ -441,7 +470,7 @@ fn one_nan_anywhere_makes_the_extreme_of_a_row_nan() {
             (0..columns).for_each(|at| values[at * columns + at] = f32::NAN.to_bits());
             let (mut read, mut got) =
                 (Memory::of(&values, 4), Memory::of(&vec![identity.to_bits(); columns + 1], 4));
-            call(way, &routine, columns + 1, columns, &mut [(&mut read, 4 * columns), (&mut got, 4)]);
+            call(isa, &routine, columns + 1, columns, &mut [(&mut read, 4 * columns), (&mut got, 4)]);
             let got = got.elements();
             assert!(got[..columns].iter().all(|&bits| f32::from_bits(bits).is_nan()), "{op:?}");
             assert!(!f32::from_bits(got[columns]).is_nan(), "{op:?}");
@@ -451,9 +480,9 @@ fn one_nan_anywhere_makes_the_extreme_of_a_row_nan() {
 
 #[test]
 fn rows_pick_the_element_of_their_index_before_it_is_overwritten() {
-    for way in ways() {
+    for isa in isas() {
         // The routine adds twice the selected element to a sum, and negates the row in place.
-        let mut builder = Builder::default();
+        let mut builder = Builder::new(isa);
         let x = builder.load(n(0), 4);
         let two = builder.float(2.0);
         let doubled = builder.mul(x, two);
@@ -472,7 +501,7 @@ fn rows_pick_the_element_of_their_index_before_it_is_overwritten() {
         let (mut x, mut sums) = (Memory::of(&values, 4), Memory::of(&[1f32.to_bits(); 7], 4));
         let mut indices_in_memory = Memory::of(&indices.map(i32::cast_unsigned), 4);
         let operands = &mut [(&mut x, 4 * columns), (&mut indices_in_memory, 4), (&mut sums, 4)];
-        call(way, &routine, indices.len(), columns, operands);
+        call(isa, &routine, indices.len(), columns, operands);
         for (row, &index) in indices.iter().enumerate() {
             let picked = usize::try_from(index).ok().filter(|&index| index < columns);
             let expected = picked.map_or(1.0, |index| 1.0 + 2.0 * (1 + row * columns + index) as f32);
@@ -485,10 +514,10 @@ fn rows_pick_the_element_of_their_index_before_it_is_overwritten() {
 
 #[test]
 fn columns_have_their_numbers_in_the_middle_of_rows_too() {
-    for way in ways() {
+    for isa in isas() {
         // The routine writes the column numbers, and adds the element that the index selects, if it is among
         // these columns.
-        let mut builder = Builder::default();
+        let mut builder = Builder::new(isa);
         let (x, number) = (builder.load(n(0), 4), builder.columns());
         builder.store(n(1), 4, number);
         let all = builder.finish();
@@ -505,11 +534,11 @@ fn columns_have_their_numbers_in_the_middle_of_rows_too() {
         let mut sums = Memory::of(&[0; 4], 4);
         let operands =
             &mut [(&mut x, 4 * columns), (&mut numbers, 4 * columns), (&mut index, 4), (&mut sums, 4)];
-        call_from(way, &routine, first, 4, columns, operands);
+        call_from(isa, &routine, first, 4, columns, operands);
         let expected: Vec<u32> = (0..4 * columns).map(|i| (first + i % columns) as u32).collect();
-        assert_eq!(numbers.elements()[..4 * columns], expected, "{way:?}");
+        assert_eq!(numbers.elements()[..4 * columns], expected, "{isa:?}");
         let picked = [0.0, 1.0 + columns as f32, 1.0 + (2 * columns + 21) as f32, 0.0];
-        assert_eq!(sums.elements()[..4], picked.map(f32::to_bits), "{way:?}");
+        assert_eq!(sums.elements()[..4], picked.map(f32::to_bits), "{isa:?}");
     }
 }
 
@@ -517,9 +546,9 @@ fn columns_have_their_numbers_in_the_middle_of_rows_too() {
 /// registers too.
 #[test]
 fn rows_with_more_values_than_registers_pick_too() {
-    for way in ways() {
+    for isa in isas() {
         let given = 40;
-        let mut builder = Builder::default();
+        let mut builder = Builder::new(isa);
         let x = builder.load(n(0), 4);
         let of_rows: Vec<VectorOperand> = (0..given).map(|i| builder.row(n(3 + i), 4)).collect();
         let more = builder.add(x, of_rows[0]);
@@ -545,7 +574,7 @@ fn rows_with_more_values_than_registers_pick_too() {
         memories.extend((0..given).map(|i| Memory::of(&of_row(i), 4)));
         let strides = [&[4 * columns][..], &vec![4; 2 + given]].concat();
         let mut operands: Vec<(&mut Memory, usize)> = memories.iter_mut().zip(strides).collect();
-        call(way, &routine, rows, columns, &mut operands);
+        call(isa, &routine, rows, columns, &mut operands);
         for (row, picked) in [4, 20, 0].into_iter().enumerate() {
             let factors = (0..given).map(|i| row + i).sum::<usize>();
             let expected = (row * columns + picked) * factors;
@@ -559,11 +588,11 @@ fn rows_with_more_values_than_registers_pick_too() {
 
 #[test]
 fn more_values_than_registers_go_through_memory() {
-    for way in ways() {
+    for isa in isas() {
         // The routine sums the values twice, the second time in reverse order, so all of them are live after
         // the first sum.
         let live = 50;
-        let mut builder = Builder::default();
+        let mut builder = Builder::new(isa);
         let x = builder.load(n(0), 4);
         let values: Vec<VectorOperand> = (0..live)
             .map(|i| {
@@ -579,9 +608,113 @@ fn more_values_than_registers_go_through_memory() {
         let routine = Routine { lines: builder.finish(), operands: vec![4, 4], ..Routine::default() };
         let numbers: Vec<u32> = (0..37).map(|i| (i as f32).to_bits()).collect();
         let (mut read, mut got) = (Memory::of(&numbers, 4), Memory::new(4 * numbers.len()));
-        call(way, &routine, 1, numbers.len(), &mut [(&mut read, 0), (&mut got, 0)]);
+        call(isa, &routine, 1, numbers.len(), &mut [(&mut read, 0), (&mut got, 0)]);
         for (i, &got) in got.elements()[..numbers.len()].iter().enumerate() {
             assert_eq!(f32::from_bits(got), (i * live * (live + 1)) as f32);
+        }
+    }
+}
+
+/// Two interleaved vectors are spilled, whose slots must not be those of invariants of the row.
+#[test]
+fn interleaved_vectors_that_are_spilled_leave_the_invariants_alone() {
+    for isa in isas() {
+        for live in 4..32 {
+            let mut builder = Builder::new(isa);
+            let x = builder.load(n(0), 4);
+            let of_row = builder.row(n(1), 4);
+            let mut values = vec![builder.add(x, of_row)];
+            for i in 1..live {
+                let last = values[i - 1];
+                values.push(builder.add(last, of_row));
+            }
+            // Uses the values in the order in which they were made, so that all are live at once, and again.
+            let mut sum = of_row;
+            for _ in 0..10 {
+                sum = builder.add(sum, x);
+            }
+            for &value in &values {
+                sum = builder.add(sum, value);
+            }
+            builder.store(n(2), 4, sum);
+            let routine = Routine { lines: builder.finish(), operands: vec![4; 3], ..Routine::default() };
+            let (rows, columns) = (3, 45);
+            let numbers: Vec<u32> = (0..rows * columns).map(|i| (i as f32).to_bits()).collect();
+            let of_rows = [1f32, 5.0, 7.0];
+            let (mut read, mut row) = (Memory::of(&numbers, 4), Memory::of(&of_rows.map(f32::to_bits), 4));
+            let mut got = Memory::new(4 * numbers.len());
+            let operands = &mut [(&mut read, 4 * columns), (&mut row, 4), (&mut got, 4 * columns)];
+            call(isa, &routine, rows, columns, operands);
+            for (i, got) in got.elements()[..numbers.len()].iter().enumerate() {
+                let of_row = of_rows[i / columns];
+                let expected = of_row * (1 + live * (live + 1) / 2) as f32 + ((10 + live) * i) as f32;
+                assert_eq!(f32::from_bits(*got), expected, "{isa:?}, {live} values, element {i}");
+            }
+        }
+    }
+}
+
+/// Returns the reduction of a row in the order of the runtime's reductions.
+fn reduced(op: ReduceOp, row: &[u32]) -> u32 {
+    let row: Vec<f32> = row.iter().map(|&bits| f32::from_bits(bits)).collect();
+    // SAFETY: the row has `row.len()` elements.
+    unsafe {
+        match op {
+            ReduceOp::Sum => row_body::<SumF32>(row.len(), row.as_ptr()),
+            ReduceOp::Max => row_body::<MaxF32>(row.len(), row.as_ptr()),
+            _ => row_body::<MinF32>(row.len(), row.as_ptr()),
+        }
+    }
+    .to_bits()
+}
+
+#[test]
+fn several_reductions_share_the_registers() {
+    let identity = |op| match op {
+        ReduceOp::Sum => 0.0,
+        ReduceOp::Max => f32::NEG_INFINITY,
+        _ => f32::INFINITY,
+    };
+    let (sum, max, min) = (ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min);
+    for isa in isas() {
+        let mut random = Random(5);
+        for ops in [vec![sum, max], vec![max, min, max], vec![sum, sum, sum], vec![min, sum, max]] {
+            for columns in [5, 8, 31, 72, 256, 700] {
+                let rows = 2;
+                let values: Vec<u32> =
+                    (0..rows * columns).map(|_| (1.0 + 0.1 * random.float()).to_bits()).collect();
+                // Each reduction is of another value: x, 2 x, 3 x.
+                let mut builder = Builder::new(isa);
+                let x = builder.load(n(0), 4);
+                let mut reductions = Vec::new();
+                let mut operands = vec![4];
+                for (i, &op) in ops.iter().enumerate() {
+                    let factor = builder.float(1.0 + i as f32);
+                    let value = builder.mul(x, factor);
+                    builder.reduce(i, value);
+                    operands.push(4);
+                    let identity = f32::to_bits(identity(op));
+                    reductions.push(Reduction { op, dtype: DType::F32, identity, target: n(1 + i) });
+                }
+                let lines = builder.finish();
+                let routine = Routine { lines, operands, reductions, long: true, ..Routine::default() };
+                let mut read = Memory::of(&values, 4);
+                let mut results: Vec<Memory> =
+                    ops.iter().map(|&op| Memory::of(&vec![f32::to_bits(identity(op)); rows], 4)).collect();
+                let mut all = vec![(&mut read, 4 * columns)];
+                all.extend(results.iter_mut().map(|result| (result, 4)));
+                call(isa, &routine, rows, columns, &mut all);
+                for (i, &op) in ops.iter().enumerate() {
+                    for row in 0..rows {
+                        let of_row = &values[row * columns..][..columns];
+                        let factor = 1.0 + i as f32;
+                        let scaled: Vec<u32> =
+                            of_row.iter().map(|&x| (factor * f32::from_bits(x)).to_bits()).collect();
+                        let got = results[i].elements()[row];
+                        assert_eq!(got, reduced(op, &scaled), "{isa:?}, {ops:?}, {columns} columns, {i}");
+                    }
+                }
+            }
         }
     }
 }
@@ -604,18 +737,19 @@ fn rows_that_start_inside_a_vector_are_told_apart() {
 
 #[test]
 fn equal_routines_are_compiled_once() {
+    let isa = VectorIsa::Avx512;
     let of = |factor: f32| {
-        let mut builder = Builder::default();
+        let mut builder = Builder::new(isa);
         let (x, factor) = (builder.load(n(0), 4), builder.float(factor));
         let product = builder.mul(x, factor);
         builder.store(n(1), 4, product);
         Routine { lines: builder.finish(), operands: vec![4, 4], ..Routine::default() }
     };
-    let mut assembler = Assembler::default();
+    let mut assembler = Assembler::new(isa);
     let [a, b, c] = [2.0, 2.0, 3.0].map(|factor| assembler.assemble(of(factor)).expect("machine code"));
     assert!(std::sync::Arc::ptr_eq(&a, &b) && !std::sync::Arc::ptr_eq(&a, &c));
     // Another assembler makes equal code, which is loaded once.
-    let again = Assembler::default().assemble(of(2.0)).expect("machine code");
+    let again = Assembler::new(isa).assemble(of(2.0)).expect("machine code");
     let [a, b, c] = [&a, &again, &c].map(|code| Compiled::new(code).expect("this system takes machine code"));
     assert!(std::sync::Arc::ptr_eq(&a, &b) && !std::sync::Arc::ptr_eq(&a, &c));
 }
@@ -624,7 +758,8 @@ fn equal_routines_are_compiled_once() {
 fn the_text_of_a_small_routine() {
     use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};
     let op = MapOp::Binary(BinaryOp::Add, DType::F32);
-    let assembled = assemble(&routine(op, Some(1), false)).expect("registers for all masks");
+    let assembled =
+        assemble(&routine(VectorIsa::Avx512, op, Some(1), false)).expect("registers for all masks");
     let (code, _) = assembled.expect("its memory is its own");
     let mut text = String::new();
     let mut formatter = IntelFormatter::new();

@@ -18,7 +18,7 @@ use super::shared::with_shared_nodes;
 use super::streams::streams;
 use crate::cpu::functions::{MapOp, is_pair};
 use crate::cpu::loop_schedule::column_partials;
-use crate::cpu::machine::Assembler;
+use crate::cpu::machine::{Assembler, VectorIsa};
 use gradloom_core::ir::{BinaryOp, DType, ReduceOp, UnaryOp};
 use gradloom_core::kernel::{Access, Aliases, Body, Launch, Level, Node, NodeId, NodeKind};
 use std::collections::HashMap;
@@ -26,8 +26,8 @@ use std::collections::HashMap;
 /// Properties of the machine that a program depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// True if segments of instructions are compiled to machine code.
-    pub has_machine_code: bool,
+    /// Instruction set that segments of instructions are compiled for; `None` if all are interpreted.
+    pub isa: Option<VectorIsa>,
     /// Size of the largest cache, in bytes.
     pub last_level_cache: usize,
 }
@@ -44,10 +44,13 @@ const UNIT: usize = 64;
 /// Minimum number of columns for which the last, incomplete chunk of a row does not matter.
 const SHORT_ROW: usize = 4 * UNIT;
 
+/// Instruction set of [`Machine::TYPICAL`].
+const TYPICAL_ISA: Option<VectorIsa> =
+    if cfg!(target_arch = "x86_64") { Some(VectorIsa::Avx512) } else { None };
+
 impl Machine {
     /// Machine of programs that are shown and not run.
-    pub const TYPICAL: Self =
-        Self { has_machine_code: cfg!(target_arch = "x86_64"), last_level_cache: 32 << 20 };
+    pub const TYPICAL: Self = Self { isa: TYPICAL_ISA, last_level_cache: 32 << 20 };
 }
 
 impl Program {
@@ -56,7 +59,7 @@ impl Program {
     ///
     /// # Panics
     /// If [`Body::check`] rejects the body, or shape inference rejects its dtypes.
-    pub fn new(body: &Body, launch: &Launch, machine: Machine, assembler: &mut Assembler) -> Self {
+    pub fn new(body: &Body, launch: &Launch, machine: Machine, assembler: Option<&mut Assembler>) -> Self {
         let body = &with_shared_nodes(body);
         let reduces = body.has_row_reductions();
         let mut program = Compiler::compile(body, launch, machine, true);
@@ -65,7 +68,7 @@ impl Program {
         }
         // Do not compile bodies with u8 values, because machine code treats bytes as truth values.
         let has_u8 = body.nodes.iter().any(|node| node.dtype == DType::U8);
-        if machine.has_machine_code && !has_u8 {
+        if let Some(assembler) = assembler.filter(|_| !has_u8) {
             if !is_bound_by_memory(&program) {
                 program.large_results.clear();
             }

@@ -87,8 +87,10 @@ pub(super) fn segments(
         let end = first + extent(program, &list[first..]);
         // Only the first segment prefetches, on behalf of all segments.
         let fetched = if steps.iter().any(|step| matches!(step, Step::Compiled(_))) { &[] } else { fetched };
-        let segment = (end > first)
-            .then(|| Draft::new(program, positions, uses, &list[first..end]).finish(fetched, assembler));
+        let segment = (end > first).then(|| {
+            Draft::new(program, positions, uses, &list[first..end], assembler.builder())
+                .finish(fetched, assembler)
+        });
         match segment.flatten() {
             Some(segment) => steps.push(Step::Compiled(segment)),
             None => steps.extend((first..end.max(first + 1)).map(Step::Interpreted)),
@@ -157,13 +159,19 @@ struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    fn new(program: &'a Program, positions: Positions, uses: &'a Uses, list: &'a [Instruction]) -> Self {
+    fn new(
+        program: &'a Program,
+        positions: Positions,
+        uses: &'a Uses,
+        list: &'a [Instruction],
+        builder: Builder,
+    ) -> Self {
         Self {
             program,
             positions,
             uses,
             list,
-            builder: Builder::default(),
+            builder,
             homes: HashMap::new(),
             operands: Vec::new(),
             numbers: HashMap::new(),
@@ -199,8 +207,7 @@ impl<'a> Draft<'a> {
             long: self.program.columns.min(self.program.capacity) >= LONG,
             streams: Vec::new(),
         };
-        // WebAssembly has no stores past the caches.
-        let can_stream = cfg!(target_arch = "x86_64") && !streams.is_empty();
+        let can_stream = assembler.isa().streams() && !streams.is_empty();
         let streaming = can_stream.then(|| Routine {
             lines: routine.lines.without_fetches(&streams),
             streams: streams.clone(),

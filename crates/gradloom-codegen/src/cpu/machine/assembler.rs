@@ -1,6 +1,6 @@
-//! Assembles routines for the machine that compiles them.
+//! Assembles routines for an instruction set.
 
-use super::Routine;
+use super::{Builder, Routine, VectorIsa};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -13,38 +13,52 @@ pub struct MachineCode {
 }
 
 /// Assembler that assembles equal routines once.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Assembler {
+    isa: VectorIsa,
     known: HashMap<Routine, Option<Arc<MachineCode>>>,
 }
 
 impl Assembler {
-    /// Returns the code of a routine, or `None` if it cannot be assembled for this machine.
+    /// Creates an assembler for an instruction set.
+    pub fn new(isa: VectorIsa) -> Self {
+        Self { isa, known: HashMap::new() }
+    }
+
+    /// Returns the instruction set.
+    pub fn isa(&self) -> VectorIsa {
+        self.isa
+    }
+
+    /// Returns a builder of instructions for a routine.
+    pub fn builder(&self) -> Builder {
+        Builder::new(self.isa)
+    }
+
+    /// Returns the code of a routine, or `None` if it cannot be assembled.
     pub fn assemble(&mut self, routine: Routine) -> Option<Arc<MachineCode>> {
         if let Some(code) = self.known.get(&routine) {
             return code.clone();
         }
-        let code =
-            assemble(&routine).map(|(bytes, frame_bytes)| Arc::new(MachineCode { bytes, frame_bytes }));
+        let code = assemble(&routine, self.isa)
+            .map(|(bytes, frame_bytes)| Arc::new(MachineCode { bytes, frame_bytes }));
         self.known.insert(routine, code.clone());
         code
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-fn assemble(routine: &Routine) -> Option<(Vec<u8>, usize)> {
-    // An error is a bug in this compiler that the checks found, so the code is not run.
-    super::x86::assemble(routine)?
-        .inspect_err(|what| debug_assert!(false, "machine code that is wrong: {what}\n{routine:?}"))
-        .ok()
-}
-
-#[cfg(all(target_arch = "wasm32", feature = "wasm-loops"))]
-fn assemble(routine: &Routine) -> Option<(Vec<u8>, usize)> {
-    super::wasm::assemble(routine)
-}
-
-#[cfg(not(any(target_arch = "x86_64", all(target_arch = "wasm32", feature = "wasm-loops"))))]
-fn assemble(_: &Routine) -> Option<(Vec<u8>, usize)> {
-    None
+fn assemble(routine: &Routine, isa: VectorIsa) -> Option<(Vec<u8>, usize)> {
+    match isa {
+        #[cfg(feature = "wasm-loops")]
+        VectorIsa::Simd128 => super::wasm::assemble(routine),
+        #[cfg(target_arch = "x86_64")]
+        VectorIsa::Avx512 => {
+            // An error is a bug in this compiler that the checks found, so the code is not run.
+            super::x86::assemble(routine)?
+                .inspect_err(|what| debug_assert!(false, "machine code that is wrong: {what}\n{routine:?}"))
+                .ok()
+        }
+        #[allow(unreachable_patterns, reason = "a build has the instruction sets of its target")]
+        _ => None,
+    }
 }

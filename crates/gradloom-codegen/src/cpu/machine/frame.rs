@@ -11,6 +11,8 @@ pub struct Frame {
     buffers: usize,
     spills: usize,
     invariants: usize,
+    /// Size of an invariant, in bytes.
+    invariant_bytes: usize,
 }
 
 impl Frame {
@@ -18,14 +20,20 @@ impl Frame {
     pub const ROWS: usize = 0;
     /// Offset of the number of columns of a row.
     pub const COLUMNS: usize = 8;
+    /// Offset of the mask of a row's last elements, on instruction sets that keep it in memory.
+    pub const LAST: usize = VECTOR / 2;
+    /// Size of that mask, in bytes.
+    pub const LAST_BYTES: usize = VECTOR / 2;
     /// Offset of the indices of the first 16 columns, as i32.
     pub const NUMBERS: usize = VECTOR;
     const OPERANDS: usize = 2 * VECTOR;
 
-    pub fn new(operands: usize, reductions: usize, spills: usize) -> Self {
-        let buffers = (Self::OPERANDS + 16 * operands).next_multiple_of(VECTOR);
-        let spills_at = buffers + VECTOR * reductions;
-        Self { buffers, spills: spills_at, invariants: spills_at + VECTOR * spills }
+    /// Creates the frame of a routine with these numbers of operands, buffers and spilled vectors.
+    pub fn new(operands: usize, buffers: usize, spills: usize, invariant_bytes: usize) -> Self {
+        let buffers_at = (Self::OPERANDS + 16 * operands).next_multiple_of(VECTOR);
+        let spills_at = buffers_at + VECTOR * buffers;
+        let invariants = spills_at + VECTOR * spills;
+        Self { buffers: buffers_at, spills: spills_at, invariants, invariant_bytes }
     }
 
     /// Returns the offset of the address of an operand's element in the first column of the current row. The
@@ -34,22 +42,28 @@ impl Frame {
         Self::OPERANDS + 16 * number.index()
     }
 
-    /// Returns the offset of the buffer for the last elements of a row that is reduced.
-    pub fn buffer(&self, reduction: usize) -> usize {
-        self.buffers + VECTOR * reduction
+    /// Returns the offset of a buffer for vectors of a row that is reduced.
+    pub fn buffer(&self, number: usize) -> usize {
+        self.buffers + VECTOR * number
     }
 
+    /// Returns the offset of a spill slot.
+    ///
+    /// # Panics
+    /// Panics if the frame has fewer slots.
     pub fn spill(&self, number: SpillNumber) -> usize {
-        self.spills + VECTOR * number.index()
+        let slot = self.spills + VECTOR * number.index();
+        assert!(slot < self.invariants, "a frame with too few spill slots");
+        slot
     }
 
     /// Returns the offset of the current row's element of an invariant.
     pub fn invariant(&self, number: InvariantNumber) -> usize {
-        self.invariants + 4 * number.index()
+        self.invariants + self.invariant_bytes * number.index()
     }
 
     /// Returns the size of the frame with this many invariants, in bytes.
     pub fn bytes(&self, invariants: usize) -> usize {
-        (self.invariants + 4 * invariants).next_multiple_of(VECTOR)
+        (self.invariants + self.invariant_bytes * invariants).next_multiple_of(VECTOR)
     }
 }

@@ -4,8 +4,9 @@
 //! from earlier ones or accesses memory. A value is a vector of 4-byte lanes, or a mask with a bit for each
 //! lane. Invariant: equal computations share one instruction, and the sources of an instruction precede it.
 
+use super::isa::VectorIsa;
 use super::numbers::{InvariantNumber, OperandNumber, Value};
-use crate::cpu::lanes::{BinaryInst, LaneKind, Lanes, MaskOp, UnaryInst};
+use crate::cpu::lanes::{self, BinaryInst, LaneKind, Lanes, MaskOp, UnaryInst};
 use gradloom_core::ir::CompareOp;
 use std::collections::HashMap;
 
@@ -203,14 +204,19 @@ impl Lines {
 }
 
 /// A sequence of instructions in progress.
-#[derive(Default)]
 pub struct Builder {
+    isa: VectorIsa,
     lines: Lines,
     known: HashMap<(Op, [Option<VectorOperand>; SOURCES]), VectorOperand>,
     numbers: HashMap<Invariant, VectorOperand>,
 }
 
 impl Builder {
+    /// Creates an empty sequence, which will consist of operations that the instruction set has.
+    pub fn new(isa: VectorIsa) -> Self {
+        Self { isa, lines: Lines::default(), known: HashMap::new(), numbers: HashMap::new() }
+    }
+
     pub fn finish(self) -> Lines {
         self.lines
     }
@@ -307,11 +313,18 @@ impl Lanes for Builder {
     }
 
     fn two(&mut self, op: BinaryInst, a: VectorOperand, b: VectorOperand) -> VectorOperand {
-        self.value(Op::Two(op), [a, b])
+        match op {
+            BinaryInst::Scale if !self.isa.scales() => lanes::scale(self, a, b),
+            _ => self.value(Op::Two(op), [a, b]),
+        }
     }
 
     fn one(&mut self, op: UnaryInst, a: VectorOperand) -> VectorOperand {
-        self.value(Op::One(op), [a])
+        match op {
+            UnaryInst::FloatOfUnsigned if !self.isa.has_unsigned() => lanes::float_of_unsigned(self, a),
+            UnaryInst::UnsignedOfFloat if !self.isa.has_unsigned() => lanes::unsigned_of_float(self, a),
+            _ => self.value(Op::One(op), [a]),
+        }
     }
 
     fn compare(
@@ -321,7 +334,10 @@ impl Lanes for Builder {
         a: VectorOperand,
         b: VectorOperand,
     ) -> VectorOperand {
-        self.value(Op::Compare(op, lane), [a, b])
+        match lane {
+            LaneKind::Unsigned if !self.isa.has_unsigned() => lanes::compare_unsigned(self, op, a, b),
+            _ => self.value(Op::Compare(op, lane), [a, b]),
+        }
     }
 
     fn mask(&mut self, op: MaskOp, a: VectorOperand, b: VectorOperand) -> VectorOperand {

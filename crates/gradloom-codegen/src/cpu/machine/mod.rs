@@ -8,6 +8,7 @@
 mod assembler;
 mod frame;
 mod ir;
+mod isa;
 mod lower;
 mod numbers;
 mod routine;
@@ -19,6 +20,7 @@ mod x86;
 pub use assembler::{Assembler, MachineCode};
 pub use frame::{Frame, VECTOR};
 pub use ir::{Builder, Fetch, Invariant, Kind, Line, Lines, MOST_LINES, Op, VectorOperand};
+pub use isa::VectorIsa;
 pub use numbers::OperandNumber;
 pub use routine::{Pick, REDUCTIONS, Reduction, Routine};
 #[cfg(target_arch = "x86_64")]

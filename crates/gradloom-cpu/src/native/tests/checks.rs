@@ -4,7 +4,7 @@ use super::*;
 
 /// Returns a routine of many instructions with short and long live ranges, masks and invariants.
 fn tangled(random: &mut Random) -> Routine {
-    let mut builder = Builder::default();
+    let mut builder = Builder::new(VectorIsa::Avx512);
     let mut values = vec![builder.load(n(0), 4), builder.row(n(1), 4)];
     for i in 0..120 {
         let [a, b, c] = [0; 3].map(|_| values[values.len() - 1 - random.below(values.len().min(45))]);

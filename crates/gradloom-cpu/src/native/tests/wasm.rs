@@ -91,7 +91,7 @@ fn has_columns(routine: &Routine, operand: OperandNumber) -> bool {
 #[test]
 fn very_long_routines_become_no_module() {
     let of = |lines: usize| {
-        let mut builder = Builder::default();
+        let mut builder = Builder::new(VectorIsa::Simd128);
         let mut sum = builder.load(n(0), 4);
         for i in 0..lines {
             let number = builder.float(i as f32);

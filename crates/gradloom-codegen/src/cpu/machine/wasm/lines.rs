@@ -4,7 +4,7 @@
 //! to a local. A mask is a vector in which all bits of a lane are set, or none.
 
 use super::{Emitter, Reduce, is_plain};
-use crate::cpu::lanes::{BinaryInst, LaneKind, MaskOp, ROUND, UnaryInst};
+use crate::cpu::lanes::{BinaryInst, LaneKind, MaskOp, UnaryInst};
 use crate::cpu::machine::frame::Frame;
 use crate::cpu::machine::ir::{Line, Lines, Op, VectorOperand};
 use crate::cpu::machine::numbers::OperandNumber;
@@ -175,7 +175,7 @@ impl<'a> Emitter<'a> {
                 self.code.local_get(source(0)).v128_const(words([1; 4])).v128_and();
                 match over.columns {
                     Columns::Four { .. } => {
-                        let ones = locals.scratch[0];
+                        let ones = locals.scratch;
                         self.code.local_tee(ones).local_get(ones).i16x8_narrow_i32x4_u();
                         self.code.local_tee(ones).local_get(ones).i8x16_narrow_i16x8_u();
                         self.code.v128_store32_lane(place, 0)
@@ -208,7 +208,7 @@ impl<'a> Emitter<'a> {
             // `pmax`.
             BinaryInst::Min => drop(code.local_get(b).local_get(a).f32x4_pmin()),
             BinaryInst::Max => drop(code.local_get(b).local_get(a).f32x4_pmax()),
-            BinaryInst::Scale => self.scale(a, b),
+            BinaryInst::Scale => unreachable!("the builder expands it"),
             BinaryInst::And => drop(code.local_get(a).local_get(b).v128_and()),
             BinaryInst::Or => drop(code.local_get(a).local_get(b).v128_or()),
             BinaryInst::Xor => drop(code.local_get(a).local_get(b).v128_xor()),
@@ -223,23 +223,6 @@ impl<'a> Emitter<'a> {
             BinaryInst::ShiftRightSigned => self.shift(a, b, |code| _ = code.i32_shr_s()),
             BinaryInst::ShiftRightUnsigned => self.shift(a, b, |code| _ = code.i32_shr_u()),
         }
-    }
-
-    /// Emits `a * 2^b` in the same two steps as [`Scalar`](crate::cpu::lanes::Scalar).
-    fn scale(&mut self, a: u32, b: u32) {
-        let [n, half] = self.locals.scratch;
-        let round = words([ROUND.to_bits(); 4]);
-        let power_of_two = |code: &mut InstructionSink<'_>| {
-            code.v128_const(words([127; 4])).i32x4_add().i32_const(23).i32x4_shl();
-        };
-        let code = &mut self.code;
-        code.local_get(b).v128_const(round).f32x4_add().v128_const(round).i32x4_sub().local_tee(n);
-        code.i32_const(1).i32x4_shr_s().local_set(half);
-        code.local_get(a).local_get(half);
-        power_of_two(code);
-        code.f32x4_mul().local_get(n).local_get(half).i32x4_sub();
-        power_of_two(code);
-        code.f32x4_mul();
     }
 
     /// Emits the shift of each lane by its own count, one lane at a time, because WebAssembly has no

@@ -32,7 +32,7 @@ pub(super) struct Locals {
     vectors: u32,
     pub result: u32,
     pub other: u32,
-    pub scratch: [u32; 2],
+    pub scratch: u32,
     /// For each reduction, the combinations of the first two and of the last two of four elements.
     pub halves: [[u32; 2]; REDUCTIONS],
     pub invariants: Vec<u32>,
@@ -63,7 +63,7 @@ impl Locals {
             vectors: take(),
             result: 0,
             other: take(),
-            scratch: [take(), take()],
+            scratch: take(),
             halves: [[0; 2]; REDUCTIONS].map(|halves| halves.map(|_| take())),
             invariants: routine.lines.invariants.iter().map(|_| take()).collect(),
             combining: take(),

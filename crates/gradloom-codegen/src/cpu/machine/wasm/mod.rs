@@ -12,6 +12,7 @@ mod locals;
 use super::frame::{Frame, VECTOR};
 use super::ir::Op;
 use super::ir::{Builder, Invariant, Lines, VectorOperand};
+use super::isa::VectorIsa;
 use super::numbers::OperandNumber;
 use super::routine::{Reduction, Routine};
 use lines::{Columns, word, words};
@@ -48,7 +49,7 @@ pub fn assemble(routine: &Routine) -> Option<(Vec<u8>, usize)> {
     if copies * routine.lines.len() + picks > MOST_LINES {
         return None;
     }
-    let frame = Frame::new(routine.operands.len(), BUFFERS * routine.reductions.len(), 0);
+    let frame = Frame::new(routine.operands.len(), BUFFERS * routine.reductions.len(), 0, 0);
     let locals = Locals::new(routine);
     let mut function = Function::new(locals.types());
     let mut emitter = Emitter { code: function.instructions(), routine, locals: &locals, frame };
@@ -277,7 +278,7 @@ impl Emitter<'_> {
     /// Emits `to = a op b` for the operator of a reduction.
     fn combine(&mut self, reduction: usize, [a, b]: [u32; 2], to: u32) {
         let Reduction { op, dtype, .. } = self.routine.reductions[reduction];
-        let mut builder = Builder::default();
+        let mut builder = Builder::new(VectorIsa::Simd128);
         let [x, y] = [0, 1].map(|number| builder.row(OperandNumber::new(number), 4));
         let VectorOperand::Value(combined) = builder.combine(op, dtype, x, y) else {
             unreachable!("a combination is a line");

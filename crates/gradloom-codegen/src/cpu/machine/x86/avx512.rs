@@ -10,6 +10,7 @@ use super::registers::{Location, Step};
 use crate::cpu::lanes::{BinaryInst, LaneKind, MaskOp, UnaryInst};
 use crate::cpu::machine::frame::Frame;
 use crate::cpu::machine::ir::{Builder, Fetch, Line, Op, SOURCES};
+use crate::cpu::machine::isa::VectorIsa;
 use crate::cpu::machine::numbers::{InvariantNumber, OperandNumber};
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, ReduceOp};
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
@@ -265,7 +266,7 @@ fn compare(asm: &mut Assembler, code: Code, to: Register, a: Register, b: Vector
 
 /// Returns the instruction that computes an op, if a single one suffices.
 fn only_instruction(op: BinaryOp, dtype: DType) -> Option<BinaryInst> {
-    let mut builder = Builder::default();
+    let mut builder = Builder::new(VectorIsa::Avx512);
     let [a, b] = [0, 1].map(|number| builder.load(OperandNumber::new(number), 4));
     builder.binary(op, dtype, a, b);
     match builder.finish().all[..] {

@@ -87,7 +87,7 @@ pub fn assemble(routine: &Routine) -> Option<Result<(Vec<u8>, usize), String>> {
     let identities: Vec<usize> =
         routine.reductions.iter().map(|reduction| in_pool(reduction.identity)).collect();
     let nan = in_pool(f32::NAN.to_bits());
-    let frame = Frame::new(routine.operands.len(), routine.reductions.len(), spills);
+    let frame = Frame::new(routine.operands.len(), routine.reductions.len(), spills, 4);
     if let Err(what) = check_all(routine, wide.as_ref(), &allocation, &picks, [vectors, masks]) {
         return Some(Err(what));
     }
