@@ -19,8 +19,8 @@ use gradloom_codegen::cpu::functions::MapOp;
 use gradloom_codegen::cpu::lanes::{self, BinaryInst, LaneKind, Lanes, Scalar, UnaryInst};
 use gradloom_codegen::cpu::machine::bounds::{Bounds, Window};
 use gradloom_codegen::cpu::machine::{
-    Assembler, Builder, Frame, Invariant, Lines, Location, Op, OperandNumber, Pick, Reduction, Routine, Step,
-    VectorIsa, VectorOperand, allocate, assemble, check,
+    Allocation, Assembler, Builder, Frame, Invariant, Lines, Location, Op, OperandNumber, Pick, Reduction,
+    Registers, Routine, Step, VectorIsa, VectorOperand, allocate, assemble, check,
 };
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, ReduceOp, UnaryOp};
 use gradloom_device::guarded::Guarded;

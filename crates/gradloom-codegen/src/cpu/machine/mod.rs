@@ -24,4 +24,4 @@ pub use isa::VectorIsa;
 pub use numbers::OperandNumber;
 pub use routine::{Pick, REDUCTIONS, Reduction, Routine};
 #[cfg(target_arch = "x86_64")]
-pub use x86::{Allocation, Location, Step, allocate, assemble, bounds, check};
+pub use x86::{Allocation, Location, Registers, Step, allocate, assemble, bounds, check};

@@ -26,8 +26,11 @@ fn tangled(random: &mut Random) -> Routine {
 }
 
 /// Replaces one register of a step with another; returns `false` if the step has none.
-fn confuse(step: &mut Step, random: &mut Random) -> bool {
-    let mut other = |register: &mut u8| *register = (*register + 1 + random.below(28) as u8) % 30;
+fn confuse(step: &mut Step, registers: Registers, random: &mut Random) -> bool {
+    let vectors = registers.vectors;
+    let mut other = |register: &mut u8| {
+        *register = ((usize::from(*register) + 1 + random.below(vectors - 2)) % vectors) as u8
+    };
     match step {
         Step::Spill { register, .. } | Step::Reload { register, .. } => other(register),
         Step::Line { sources, target, .. } => {
@@ -43,26 +46,31 @@ fn confuse(step: &mut Step, random: &mut Random) -> bool {
 
 #[test]
 fn a_value_in_a_wrong_register_is_found() {
-    let mut random = Random(3);
-    let mut spilled = 0;
-    for _ in 0..20 {
-        let lines = tangled(&mut random).lines;
-        let mut allocation = allocate(&lines, std::iter::empty(), 30, 5).expect("few masks live at once");
-        check(&lines, &allocation, 30, 5).expect("it is right");
-        spilled += allocation.spills;
-        for at in 0..allocation.steps.len() {
-            let right = allocation.steps[at];
-            if confuse(&mut allocation.steps[at], &mut random) {
-                assert!(check(&lines, &allocation, 30, 5).is_err(), "step {at}, {:?}", allocation.steps[at]);
+    // With mask registers, and with masks in vector registers.
+    for registers in [Registers { vectors: 30, masks: Some(5) }, Registers { vectors: 13, masks: None }] {
+        let mut random = Random(3);
+        let mut spilled = 0;
+        for _ in 0..20 {
+            let lines = tangled(&mut random).lines;
+            let check = |allocation: &Allocation| check(&lines, allocation, registers);
+            let mut allocation =
+                allocate(&lines, std::iter::empty(), registers).expect("few masks live at once");
+            check(&allocation).expect("it is right");
+            spilled += allocation.spills;
+            for at in 0..allocation.steps.len() {
+                let right = allocation.steps[at];
+                if confuse(&mut allocation.steps[at], registers, &mut random) {
+                    assert!(check(&allocation).is_err(), "step {at}, {:?}", allocation.steps[at]);
+                }
+                allocation.steps[at] = right;
             }
-            allocation.steps[at] = right;
+            let last = allocation.steps.pop().expect("there are many");
+            assert!(check(&allocation).is_err(), "a step is missing");
+            allocation.steps.extend([last, last]);
+            assert!(check(&allocation).is_err(), "a step too many");
         }
-        let last = allocation.steps.pop().expect("there are many");
-        assert!(check(&lines, &allocation, 30, 5).is_err(), "a step is missing");
-        allocation.steps.extend([last, last]);
-        assert!(check(&lines, &allocation, 30, 5).is_err(), "a step too many");
+        assert!(spilled > 20, "{spilled} values went through memory");
     }
-    assert!(spilled > 20, "{spilled} values went through memory");
 }
 
 #[test]

@@ -6,15 +6,15 @@
 //! that are still needed share a register or a slot. (The checker of register allocations in Cranelift is
 //! similar: C. Fallin, "Cranelift, Part 3: Correctness in Register Allocation", 2021.)
 
-use super::registers::{Allocation, Location, Step};
+use super::registers::{Allocation, Location, Registers, Step};
 use crate::cpu::machine::ir::{Kind, Line, Lines, VectorOperand};
 use crate::cpu::machine::numbers::{SpillNumber, Value};
 
-/// Checks the steps of an allocation against their IR instructions. `vectors` and `masks` are the numbers of
-/// registers that can be assigned.
-pub fn check(lines: &Lines, allocation: &Allocation, vectors: usize, masks: usize) -> Result<(), String> {
+/// Checks the steps of an allocation against their IR instructions, given the registers that can be assigned.
+pub fn check(lines: &Lines, allocation: &Allocation, registers: Registers) -> Result<(), String> {
     let held = allocation.invariants.iter().flatten().count();
-    let given_out = vectors.checked_sub(held).ok_or("more invariants have registers than there are")?;
+    let given_out =
+        registers.vectors.checked_sub(held).ok_or("more invariants have registers than there are")?;
     let mut taken = vec![false; held];
     for &register in allocation.invariants.iter().flatten() {
         let taken = taken.get_mut(usize::from(register)).ok_or("an invariant has a register of values")?;
@@ -24,9 +24,10 @@ pub fn check(lines: &Lines, allocation: &Allocation, vectors: usize, masks: usiz
     }
     let mut checker = Checker {
         allocation,
+        registers,
         given_out,
         vectors: vec![None; given_out],
-        masks: vec![None; masks],
+        masks: vec![None; registers.masks.unwrap_or(0)],
         spilled: vec![None; allocation.spills],
         kinds: vec![None; lines.values],
     };
@@ -55,6 +56,7 @@ pub fn check(lines: &Lines, allocation: &Allocation, vectors: usize, masks: usiz
 
 struct Checker<'a> {
     allocation: &'a Allocation,
+    registers: Registers,
     /// Number of vector registers for values. Those of invariants follow them.
     given_out: usize,
     vectors: Vec<Option<Value>>,
@@ -95,7 +97,7 @@ impl Checker<'_> {
                 _ => return Err(format!("{:?} has another number of operands", line.op)),
             }
         }
-        match (line.target, line.op.kind(), target) {
+        match (line.target, self.registers.kind(line.op), target) {
             (None, None, None) => Ok(()),
             (Some(value), Some(kind), Some(register)) => {
                 let known = self.kinds.get_mut(value.index()).ok_or("a value has no number")?;

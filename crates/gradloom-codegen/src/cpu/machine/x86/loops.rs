@@ -12,7 +12,7 @@ use super::avx512::{
 };
 use super::bounds::Window;
 use super::check::check;
-use super::registers::{Allocation, Step, allocate, allocate_beside, register_number};
+use super::registers::{Allocation, Registers, Step, allocate, allocate_beside, register_number};
 use crate::cpu::machine::frame::Frame;
 use crate::cpu::machine::ir::{Fetch, Invariant, Lines, Op};
 use crate::cpu::machine::numbers::{InvariantNumber, OperandNumber};
@@ -61,12 +61,13 @@ pub fn assemble(routine: &Routine) -> Option<Result<(Vec<u8>, usize), String>> {
     let vectors = VECTORS - HELD * routine.reductions.len();
     let flags = flags(routine);
     let masks = MASKS - flags.iter().flatten().flatten().collect::<HashSet<_>>().len();
-    let wide = interleaved(routine, vectors, masks);
+    let registers = Registers { vectors, masks: Some(masks) };
+    let wide = interleaved(routine, registers);
     let allocation = match &wide {
-        Some(wide) => allocate_beside(lines, vectors, masks, wide.allocation.invariants.clone())?,
-        None => allocate(lines, picked(routine), vectors, masks)?,
+        Some(wide) => allocate_beside(lines, registers, wide.allocation.invariants.clone())?,
+        None => allocate(lines, picked(routine), registers)?,
     };
-    let pick = |pick: &Pick| allocate_beside(&pick.lines, vectors, masks, allocation.invariants.clone());
+    let pick = |pick: &Pick| allocate_beside(&pick.lines, registers, allocation.invariants.clone());
     let picks = routine.picks.iter().map(pick).collect::<Option<Vec<Allocation>>>()?;
     let spills = picks.iter().map(|pick| pick.spills).fold(allocation.spills, usize::max);
     let mut pool = Vec::new();
@@ -88,7 +89,7 @@ pub fn assemble(routine: &Routine) -> Option<Result<(Vec<u8>, usize), String>> {
         routine.reductions.iter().map(|reduction| in_pool(reduction.identity)).collect();
     let nan = in_pool(f32::NAN.to_bits());
     let frame = Frame::new(routine.operands.len(), routine.reductions.len(), spills, 4);
-    if let Err(what) = check_all(routine, wide.as_ref(), &allocation, &picks, [vectors, masks]) {
+    if let Err(what) = check_all(routine, wide.as_ref(), &allocation, &picks, registers) {
         return Some(Err(what));
     }
     let pointers = pointers(routine);
@@ -106,13 +107,13 @@ fn check_all(
     wide: Option<&Wide>,
     one: &Allocation,
     picks: &[Allocation],
-    [vectors, masks]: [usize; 2],
+    registers: Registers,
 ) -> Result<(), String> {
     if let Some(wide) = wide {
-        check(&wide.lines, &wide.allocation, vectors, masks)?;
+        check(&wide.lines, &wide.allocation, registers)?;
     }
-    check(&routine.lines, one, vectors, masks)?;
-    routine.picks.iter().zip(picks).try_for_each(|(pick, steps)| check(&pick.lines, steps, vectors, masks))
+    check(&routine.lines, one, registers)?;
+    routine.picks.iter().zip(picks).try_for_each(|(pick, steps)| check(&pick.lines, steps, registers))
 }
 
 /// Returns the instructions of each pick of a routine.
@@ -129,7 +130,7 @@ struct Wide {
 
 /// Interleaves the instructions of a long routine for several vectors, as many as fit in registers. Returns
 /// `None` if the routine is too short or the registers only suffice for one vector.
-fn interleaved(routine: &Routine, registers: usize, masks: usize) -> Option<Wide> {
+fn interleaved(routine: &Routine, registers: Registers) -> Option<Wide> {
     let reduces = !routine.reductions.is_empty();
     let computing = routine.lines.all.iter().filter(|line| !matches!(line.op, Op::Fetch(_))).count();
     if computing < LONG || (reduces && !routine.long) {
@@ -139,7 +140,7 @@ fn interleaved(routine: &Routine, registers: usize, masks: usize) -> Option<Wide
     choices.iter().find_map(|&vectors| {
         // A reduction processes elements that are four vectors apart.
         let lines = routine.lines.interleaved(vectors, if reduces { 4 } else { 1 });
-        let allocation = allocate(&lines, picked(routine), registers, masks)?;
+        let allocation = allocate(&lines, picked(routine), registers)?;
         (allocation.spills == 0).then_some(Wide { lines, allocation, vectors })
     })
 }

@@ -14,4 +14,4 @@ mod registers;
 
 pub use check::check;
 pub use loops::assemble;
-pub use registers::{Allocation, Location, Step, allocate};
+pub use registers::{Allocation, Location, Registers, Step, allocate};

@@ -3,11 +3,30 @@
 //! In: IR instructions, and the numbers of vector and mask registers. Out: the same instructions over
 //! registers. Vectors that do not fit are spilled to memory and reloaded, starting with the one whose next
 //! use is the farthest (Belady, 1966). The remaining registers are assigned to the most used invariants.
-//! There is no result if more masks are live at the same time than there are registers, which is rare.
-//! Invariant: the target of an instruction only shares the register of a source that is not used afterwards.
+//! There is no result if more masks are live at the same time than there are registers for them, which is
+//! rare. Without mask registers, masks are vectors. Invariant: the target of an instruction only shares the
+//! register of a source that is not used afterwards.
 
 use crate::cpu::machine::ir::{Invariant, Kind, Lines, Op, SOURCES, VectorOperand};
 use crate::cpu::machine::numbers::{InvariantNumber, SpillNumber, Value};
+
+/// Numbers of registers that can be assigned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registers {
+    pub vectors: usize,
+    /// Number of mask registers; `None` if masks are in vector registers.
+    pub masks: Option<usize>,
+}
+
+impl Registers {
+    /// Returns the kind of register that contains the result of an operation, if there is a result.
+    pub(super) fn kind(self, op: Op) -> Option<Kind> {
+        match (op.kind(), self.masks) {
+            (Some(Kind::Mask), None) => Some(Kind::Vector),
+            (kind, _) => kind,
+        }
+    }
+}
 
 /// The location of an instruction's source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,33 +76,32 @@ pub struct Allocation {
 pub fn allocate<'a>(
     lines: &Lines,
     others: impl Iterator<Item = &'a Lines>,
-    vectors: usize,
-    masks: usize,
+    registers: Registers,
 ) -> Option<Allocation> {
-    let most = |lines| most_at_once(lines, &uses(lines));
+    let most = |lines| most_at_once(lines, &uses(lines), registers);
     // Leave these instructions no more registers than necessary: more would only save spills once per row, at
     // the cost of the instructions that run for each vector.
     let needed = others.map(|other| most(other).min(SOURCES + 1)).max().unwrap_or(0);
     let most = most(lines).max(needed);
-    allocate_beside(lines, vectors, masks, invariants(lines, vectors.saturating_sub(most)))
+    allocate_beside(lines, registers, invariants(lines, registers.vectors.saturating_sub(most)))
 }
 
 /// Assigns registers to the values of instructions whose invariants already have registers. Returns `None` if
 /// there are too few mask registers.
 pub(super) fn allocate_beside(
     lines: &Lines,
-    vectors: usize,
-    masks: usize,
+    registers: Registers,
     invariants: Vec<Option<u8>>,
 ) -> Option<Allocation> {
     let uses = uses(lines);
     let held = invariants.iter().flatten().count();
     let mut allocator = Allocator {
+        registers,
         uses,
         places: vec![None; lines.values],
         spilled: vec![None; lines.values],
-        vectors: vec![None; vectors - held],
-        masks: vec![None; masks],
+        vectors: vec![None; registers.vectors - held],
+        masks: vec![None; registers.masks.unwrap_or(0)],
         steps: Vec::new(),
         spills: 0,
     };
@@ -107,11 +125,11 @@ fn uses(lines: &Lines) -> Vec<Vec<usize>> {
 }
 
 /// Returns the maximum number of vectors that are live at the same time.
-fn most_at_once(lines: &Lines, uses: &[Vec<usize>]) -> usize {
+fn most_at_once(lines: &Lines, uses: &[Vec<usize>], registers: Registers) -> usize {
     let (mut live, mut most) = (0usize, 0);
     let mut vectors = vec![false; lines.values];
     for (at, line) in lines.all.iter().enumerate() {
-        let is_vector = line.op.kind() == Some(Kind::Vector);
+        let is_vector = registers.kind(line.op) == Some(Kind::Vector);
         line.target.iter().for_each(|&value| vectors[value.index()] = is_vector);
         let mut dying: Vec<Value> =
             line.values().filter(|&value| uses[value.index()].first() == Some(&at)).collect();
@@ -147,6 +165,7 @@ fn invariants(lines: &Lines, free: usize) -> Vec<Option<u8>> {
 }
 
 struct Allocator {
+    registers: Registers,
     uses: Vec<Vec<usize>>,
     places: Vec<Option<Location>>,
     spilled: Vec<Option<SpillNumber>>,
@@ -189,7 +208,7 @@ impl Allocator {
             }
         }
         let mut target = None;
-        if let (Some(value), Some(kind)) = (line.target, line.op.kind()) {
+        if let (Some(value), Some(kind)) = (line.target, self.registers.kind(line.op)) {
             let place = match kind {
                 Kind::Vector => {
                     let held: Vec<Value> = line.values().collect();
