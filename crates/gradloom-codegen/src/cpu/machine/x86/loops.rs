@@ -7,11 +7,11 @@
 
 use super::assembler::{Assembler, Label};
 use super::avx512::{
-    COLUMN, FRAME, LAST, MASKS, POOL, Places, RowPart, VECTORS, Vector, at, combine, emit, extreme,
-    is_float_extreme, keep_ordered, load_repeated, mask, vector,
+    COLUMN, FRAME, LAST, MASKS, POOL, VECTORS, Vector, at, emit, keep_ordered, load_repeated, mask, vector,
 };
 use super::bounds::Window;
 use super::check::check;
+use super::lines::{Places, RowPart, combine, extreme, is_float_extreme};
 use super::registers::{Allocation, Registers, Step, allocate, allocate_beside, register_number};
 use crate::cpu::machine::frame::Frame;
 use crate::cpu::machine::ir::{Fetch, Invariant, Lines, Op};
