@@ -5,8 +5,9 @@
 //! that the loops guarantee to exist ([`Window`]). Out: the first instruction that may access any other
 //! memory. The instructions themselves show which register contains the address of which operand.
 
-use super::avx512::{COLUMN, FRAME, LAST, POOL};
-use crate::cpu::machine::frame::{Frame, VECTOR};
+use super::avx512::LAST;
+use super::encoding::{COLUMN, FRAME, POOL};
+use crate::cpu::machine::frame::Frame;
 use crate::cpu::machine::numbers::OperandNumber;
 use iced_x86::{Code, Instruction, OpKind, Register};
 
@@ -98,9 +99,9 @@ impl Bounds {
         let inside = |end: usize, room: usize, what| if end <= room { Ok(()) } else { Err(what) };
         match (instruction.memory_base(), instruction.memory_index()) {
             (FRAME, Register::None) => inside(end, self.frame_bytes, "memory outside of the frame"),
-            // RAX is the index of one of a row's last elements, so it is smaller than the number of lanes.
+            // RAX is the index of an element in a buffer, from which a whole vector may be accessed.
             (FRAME, Register::RAX) if instruction.memory_index_scale() == 4 => {
-                inside(start + VECTOR, self.frame_bytes, "memory outside of the frame")
+                inside(start + 4 * 64, self.frame_bytes, "memory outside of the frame")
             }
             (POOL, Register::None) => inside(end, self.pool_bytes, "memory outside of the constants"),
             (base, index) => {

@@ -5,42 +5,40 @@
 //! a time while there are enough, then a tree, then the last elements one by one. The code accesses no
 //! operand outside of a row's elements, and preserves all callee-saved registers.
 
-use super::assembler::{Assembler, Label};
-use super::avx512::{
-    COLUMN, FRAME, LAST, MASKS, POOL, VECTORS, Vector, at, emit, keep_ordered, load_repeated, mask, vector,
-};
+use super::assembler::{Assembler, Label, displacement};
+use super::avx512::Avx512;
 use super::bounds::Window;
 use super::check::check;
+use super::encoding::{COLUMN, END, Encoding, FRAME, POOL, Vector, at, emit, load_vector, low};
 use super::lines::{Places, RowPart, combine, extreme, is_float_extreme};
 use super::registers::{Allocation, Registers, Step, allocate, allocate_beside, register_number};
 use crate::cpu::machine::frame::Frame;
 use crate::cpu::machine::ir::{Fetch, Invariant, Lines, Op};
+use crate::cpu::machine::isa::VectorIsa;
 use crate::cpu::machine::numbers::{InvariantNumber, OperandNumber};
 use crate::cpu::machine::routine::{Pick, REDUCTIONS, Reduction, Routine};
+use gradloom_core::ir::{DType, ReduceOp};
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::marker::PhantomData;
 
-/// Number of elements of a vector, in the type of immediate operands.
-const LANES: i32 = 16;
-/// [`CHUNK`] in the type of immediate operands.
-const CHUNK_LANES: i32 = 256;
+/// Number of running results of a reduction.
+const RUNNING: usize = 64;
+/// Number of elements that are combined with the first running results at a time when fewer than 64 remain.
+const GROUP: usize = 16;
 /// Minimum number of IR instructions for which vectors are interleaved.
 const LONG: usize = 16;
+/// Minimum number of IR instructions for each spill or reload of two interleaved vectors.
+const MOVED: usize = 8;
 /// Number of columns that are reduced at a time.
 const CHUNK: usize = 256;
-/// Window of code that processes a whole vector of columns.
-const VECTOR_WINDOW: Window = Window::Columns(16);
-/// Window of the code that reduces a chunk, which also runs one, two and three vectors after the start of the
-/// chunk.
-const CHUNK_WINDOW: Window = Window::Columns(CHUNK - 3 * 16);
-/// Number of registers of a reduction: four vectors of running results, and two for combining four elements.
-const HELD: usize = 6;
+/// Number of vector registers of a reduction, which combine four elements.
+const HELD: usize = 2;
+/// Number of the frame's buffers for each reduction: one for the last elements, and four for the running
+/// results.
+const BUFFERS: usize = 5;
 /// Register that contains the number of columns of a row.
 const COLUMNS: Register = Register::RDX;
-/// Register that contains the end of a loop over columns.
-const END: Register = Register::R8;
-/// Register that contains the end of the row's whole vectors.
-const WHOLE: Register = Register::R9;
 /// Registers for addresses. Those from the third on are callee-saved.
 const POINTERS: [Register; 8] = [
     Register::R10,
@@ -55,50 +53,91 @@ const POINTERS: [Register; 8] = [
 
 /// Returns the code of a routine and the size of its frame in bytes, or `None` if the routine needs more mask
 /// registers than there are. An error is a bug in this compiler that `check` or `bounds` has found.
-pub fn assemble(routine: &Routine) -> Option<Result<(Vec<u8>, usize), String>> {
+///
+/// # Panics
+/// Panics if the instruction set is none of x86-64.
+pub fn assemble(routine: &Routine, isa: VectorIsa) -> Option<Result<(Vec<u8>, usize), String>> {
+    match isa {
+        VectorIsa::Avx512 => assemble_for::<Avx512>(routine),
+        VectorIsa::Simd128 | VectorIsa::Avx2 => {
+            panic!("gradloom assembled {isa:?} for x86-64; please report this")
+        }
+    }
+}
+
+fn assemble_for<I: Encoding>(routine: &Routine) -> Option<Result<(Vec<u8>, usize), String>> {
     assert!(routine.reductions.len() <= REDUCTIONS, "a routine with too many reductions");
     let lines = &routine.lines;
-    let vectors = VECTORS - HELD * routine.reductions.len();
-    let flags = flags(routine);
-    let masks = MASKS - flags.iter().flatten().flatten().collect::<HashSet<_>>().len();
-    let registers = Registers { vectors, masks: Some(masks) };
-    let wide = interleaved(routine, registers);
+    let flags = flags::<I>(routine);
+    let given = flags.iter().flatten().flatten().collect::<HashSet<_>>().len();
+    let vectors = I::VECTORS - HELD * routine.reductions.len();
+    let registers = match I::MASKS {
+        Some(masks) => Registers { vectors, masks: Some(masks - given) },
+        None => Registers { vectors: vectors - given, masks: None },
+    };
+    let wide = interleaved::<I>(routine, registers);
     let allocation = match &wide {
         Some(wide) => allocate_beside(lines, registers, wide.allocation.invariants.clone())?,
         None => allocate(lines, picked(routine), registers)?,
     };
     let pick = |pick: &Pick| allocate_beside(&pick.lines, registers, allocation.invariants.clone());
     let picks = routine.picks.iter().map(pick).collect::<Option<Vec<Allocation>>>()?;
-    let spills = picks.iter().map(|pick| pick.spills).fold(allocation.spills, usize::max);
-    let mut pool = Vec::new();
-    let mut in_pool = |bits: u32| {
-        pool.iter().position(|&known| known == bits).unwrap_or_else(|| {
-            pool.push(bits);
-            pool.len() - 1
-        })
-    };
+    let all = picks.iter().chain(wide.as_ref().map(|wide| &wide.allocation)).chain([&allocation]);
+    let spills = all.map(|allocation| allocation.spills).max().unwrap_or(0);
+    let mut pool = Pool::new::<I>();
     let constants: Vec<Option<usize>> = lines
         .invariants
         .iter()
         .map(|invariant| match invariant {
-            Invariant::Constant(bits) => Some(in_pool(*bits)),
+            Invariant::Constant(bits) => Some(pool.offset(*bits)),
             Invariant::Row(_) => None,
         })
         .collect();
     let identities: Vec<usize> =
-        routine.reductions.iter().map(|reduction| in_pool(reduction.identity)).collect();
-    let nan = in_pool(f32::NAN.to_bits());
-    let frame = Frame::new(routine.operands.len(), routine.reductions.len(), spills, 4);
+        routine.reductions.iter().map(|reduction| pool.offset(reduction.identity)).collect();
+    let nan = pool.offset(f32::NAN.to_bits());
+    let buffers = BUFFERS * routine.reductions.len();
+    let frame = Frame::new(routine.operands.len(), buffers, spills, I::INVARIANT);
     if let Err(what) = check_all(routine, wide.as_ref(), &allocation, &picks, registers) {
         return Some(Err(what));
     }
     let pointers = pointers(routine);
     let frame_bytes = frame.bytes(lines.invariants.len());
-    let places = Places { frame, pointers: &pointers, pool: &constants, streams: &routine.streams };
-    let asm = Assembler::new(pool, frame_bytes, &routine.operands);
-    let mut emitter = Emitter { asm, routine, allocation, wide, picks, flags, places, identities, nan };
+    let places = Places::<I> {
+        frame,
+        pointers: &pointers,
+        pool: &constants,
+        streams: &routine.streams,
+        encoding: PhantomData,
+    };
+    let asm = Assembler::new(pool.words, frame_bytes, &routine.operands);
+    let vectors = registers.vectors;
+    let mut emitter =
+        Emitter { asm, routine, allocation, wide, picks, vectors, flags, places, identities, nan };
     emitter.function();
     Some(emitter.asm.finish().map(|code| (code, frame_bytes)))
+}
+
+/// Constants in memory.
+struct Pool {
+    words: Vec<u32>,
+    offsets: HashMap<u32, usize>,
+    /// Number of words of a constant.
+    repeated: usize,
+}
+
+impl Pool {
+    fn new<I: Encoding>() -> Self {
+        Self { words: I::POOL_START.to_vec(), offsets: HashMap::new(), repeated: I::INVARIANT / 4 }
+    }
+
+    /// Returns the offset of a constant in bytes.
+    fn offset(&mut self, bits: u32) -> usize {
+        *self.offsets.entry(bits).or_insert_with(|| {
+            self.words.extend(std::iter::repeat_n(bits, self.repeated));
+            4 * (self.words.len() - self.repeated)
+        })
+    }
 }
 
 /// Checks all steps of a routine against its IR instructions.
@@ -128,32 +167,36 @@ struct Wide {
     vectors: usize,
 }
 
-/// Interleaves the instructions of a long routine for several vectors, as many as fit in registers. Returns
-/// `None` if the routine is too short or the registers only suffice for one vector.
-fn interleaved(routine: &Routine, registers: Registers) -> Option<Wide> {
+/// Interleaves the instructions of a long routine for four vectors if they fit in registers, or for two if
+/// few of them are spilled. Returns `None` if the routine is too short or too many would be spilled.
+fn interleaved<I: Encoding>(routine: &Routine, registers: Registers) -> Option<Wide> {
     let reduces = !routine.reductions.is_empty();
     let computing = routine.lines.all.iter().filter(|line| !matches!(line.op, Op::Fetch(_))).count();
     if computing < LONG || (reduces && !routine.long) {
         return None;
     }
-    let choices: &[usize] = if reduces { &[4] } else { &[4, 2] };
+    // A reduction processes four elements, which are 64 columns apart.
+    let (choices, apart): (&[usize], usize) = if reduces { (&[4], RUNNING / I::LANES) } else { (&[4, 2], 1) };
     choices.iter().find_map(|&vectors| {
-        // A reduction processes elements that are four vectors apart.
-        let lines = routine.lines.interleaved(vectors, if reduces { 4 } else { 1 });
+        let lines = routine.lines.interleaved(vectors, apart);
         let allocation = allocate(&lines, picked(routine), registers)?;
-        (allocation.spills == 0).then_some(Wide { lines, allocation, vectors })
+        let moved = allocation.steps.len() - lines.len();
+        let fits = if vectors == 2 { MOVED * moved <= lines.len() } else { moved == 0 };
+        fits.then_some(Wide { lines, allocation, vectors })
     })
 }
 
-/// Returns, for each reduction to the maximum or minimum of floats, two mask registers, which may be the same
-/// one. They contain the lanes that have had no NaN.
-fn flags(routine: &Routine) -> Vec<Option<[Register; 2]>> {
+/// Returns, for each reduction to the maximum or minimum of floats, two flag registers, which may be the same
+/// one. They contain the lanes that have had no NaN. They are mask registers if there are any, otherwise
+/// vector registers before those of the reductions.
+fn flags<I: Encoding>(routine: &Routine) -> Vec<Option<[Register; 2]>> {
     let extremes =
         routine.reductions.iter().filter(|reduction| is_float_extreme(reduction.op, reduction.dtype)).count();
     // Uses two registers if only one reduction needs them, because each change of a register depends on the
     // previous one.
     let each = if extremes == 1 { 2 } else { 1 };
-    let mut free = (0..MASKS).rev().map(|number| mask(register_number(number)));
+    let registers = I::MASKS.unwrap_or(I::VECTORS - HELD * routine.reductions.len());
+    let mut free = (0..registers).rev().map(|number| I::mask(register_number(number)));
     let mut flags = |reduction: &Reduction| {
         is_float_extreme(reduction.op, reduction.dtype).then(|| {
             let first = free.next().expect("as many masks as reductions");
@@ -182,38 +225,73 @@ fn pointers(routine: &Routine) -> Vec<Option<Register>> {
     pointers
 }
 
-struct Emitter<'a> {
+struct Emitter<'a, I> {
     asm: Assembler,
     routine: &'a Routine,
     allocation: Allocation,
     wide: Option<Wide>,
     picks: Vec<Allocation>,
+    /// Number of vector registers of values and invariants.
+    vectors: usize,
     flags: Vec<Option<[Register; 2]>>,
-    places: Places<'a>,
-    /// Index in the pool of each reduction's identity.
+    places: Places<'a, I>,
+    /// Offset in the pool of each reduction's identity, in bytes.
     identities: Vec<usize>,
-    /// Index in the pool of a NaN.
+    /// Offset in the pool of a NaN, in bytes.
     nan: usize,
 }
 
 /// Method of reducing the vectors of a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reducing {
-    /// As one of four vectors that are combined first: those 0, 4, 8 and 12 vectors ahead, in this order.
+    /// As one of four vectors that are combined first: those 0, 64, 128 and 192 columns ahead, in this order.
     Fourths,
-    /// Combined with the first running results.
-    Each,
+    /// Combined with the running results of the current column, modulo this number of columns.
+    Each(usize),
     /// Stored, to be combined later, element by element.
     Last,
 }
 
-/// Returns a register of a reduction. Parts 0 to 3 are the running results, and parts 4 and 5 combine four
-/// elements.
-fn held(reduction: usize, part: usize) -> Register {
-    vector(register_number(VECTORS - HELD * (reduction + 1) + part))
+/// Returns one of the two registers of a reduction.
+fn held<I: Encoding>(reduction: usize, part: usize) -> Register {
+    I::vector(register_number(I::VECTORS - HELD * (reduction + 1) + part))
 }
 
-impl Emitter<'_> {
+/// Converts a number of elements to the type of immediate operands.
+fn immediate(elements: usize) -> i32 {
+    i32::try_from(elements).expect("a few vectors")
+}
+
+/// Emits `rax = COLUMN` modulo a power of two, and returns the memory operand for the element with this index
+/// of the frame's buffer at `buffer`.
+fn buffered(asm: &mut Assembler, buffer: usize, modulus: usize) -> MemoryOperand {
+    emit!(asm, Mov_r32_rm32, Register::EAX, Register::ECX);
+    emit!(asm, And_rm32_imm8, Register::EAX, immediate(modulus - 1));
+    MemoryOperand::with_base_index_scale_displ_size(FRAME, Register::RAX, 4, displacement(buffer), 1)
+}
+
+/// Emits `to = to op from` for the operator of a reduction. If flags record which lanes are NaN
+/// (`is_flagged`), the result in those lanes is unspecified.
+fn combine_ordered<I: Encoding>(
+    asm: &mut Assembler,
+    (op, dtype): (ReduceOp, DType),
+    is_flagged: bool,
+    to: Register,
+    from: Register,
+) {
+    match is_flagged {
+        true => extreme::<I>(asm, op, to, to, from),
+        false => combine::<I>(asm, (op, dtype), to, to, from),
+    }
+}
+
+impl<I: Encoding> Emitter<'_, I> {
+    /// Window of code that processes a whole vector of columns.
+    const VECTOR_WINDOW: Window = Window::Columns(I::LANES);
+    /// Window of the code that reduces a chunk, which also runs for all vectors of the chunk's first 64
+    /// columns.
+    const CHUNK_WINDOW: Window = Window::Columns(CHUNK - (RUNNING - I::LANES));
+
     fn function(&mut self) {
         let kept: Vec<Register> =
             self.places.pointers.iter().flatten().copied().filter(|r| POINTERS[2..].contains(r)).collect();
@@ -224,7 +302,8 @@ impl Emitter<'_> {
             if let (Some(register), Some(_)) = (self.allocation.invariants[number], self.places.pool[number])
             {
                 let register = self.invariant_register(register);
-                load_repeated(&mut self.asm, register, self.places.invariant(InvariantNumber::new(number)));
+                let invariant = self.places.invariant(InvariantNumber::new(number));
+                load_vector::<I>(&mut self.asm, register, invariant);
             }
         }
         let (row, end) = (self.asm.label(), self.asm.label());
@@ -250,8 +329,7 @@ impl Emitter<'_> {
     /// Returns the register of an invariant. These registers follow those of values.
     fn invariant_register(&self, number: u8) -> Register {
         let held = self.allocation.invariants.iter().flatten().count();
-        let given_out = VECTORS - HELD * self.routine.reductions.len() - held;
-        vector(register_number(given_out + usize::from(number)))
+        I::vector(register_number(self.vectors - held + usize::from(number)))
     }
 
     fn row(&mut self) {
@@ -266,22 +344,18 @@ impl Emitter<'_> {
             match self.allocation.invariants[number] {
                 Some(register) => {
                     let register = self.invariant_register(register);
-                    emit!(self.asm, EVEX_Vpbroadcastd_zmm_k1z_r32, register, Register::EAX);
+                    I::broadcast_eax(&mut self.asm, register);
                 }
                 None => {
                     let place = at(FRAME, self.places.frame.invariant(InvariantNumber::new(number)));
-                    emit!(self.asm, Mov_rm32_r32, place, Register::EAX);
+                    I::store_invariant(&mut self.asm, place);
                 }
             }
         }
         for (operand, pointer) in self.places.pointers.iter().enumerate() {
             if let Some(pointer) = pointer {
-                emit!(
-                    self.asm,
-                    Mov_r64_rm64,
-                    *pointer,
-                    at(FRAME, Frame::operand(OperandNumber::new(operand)))
-                );
+                let address = Frame::operand(OperandNumber::new(operand));
+                emit!(self.asm, Mov_r64_rm64, *pointer, at(FRAME, address));
             }
         }
         (0..self.picks.len()).for_each(|pick| self.pick(pick));
@@ -289,13 +363,14 @@ impl Emitter<'_> {
             return;
         }
         for &flag in self.flags.iter().flatten().flatten() {
-            emit!(self.asm, VEX_Kxnorw_kr_kr_kr, flag, flag, flag);
+            I::set_flag(&mut self.asm, flag);
         }
         for (reduction, &identity) in self.identities.iter().enumerate() {
-            load_repeated(&mut self.asm, held(reduction, 0), Vector::Repeated(POOL, 4 * identity));
-            for part in 1..4 {
-                let to = held(reduction, part);
-                load_repeated(&mut self.asm, to, Vector::Register(held(reduction, 0)));
+            let register = held::<I>(reduction, 0);
+            load_vector::<I>(&mut self.asm, register, Vector::Invariant(POOL, identity));
+            for vector in 0..RUNNING / I::LANES {
+                let running = self.running(reduction) + 4 * I::LANES * vector;
+                emit!(self.asm, [I::WRITE], at(FRAME, running), register);
             }
         }
         emit!(self.asm, Xor_r32_rm32, Register::ECX, Register::ECX);
@@ -304,6 +379,16 @@ impl Emitter<'_> {
         } else {
             self.reduced_row();
         }
+    }
+
+    /// Returns the offset in the frame of a reduction's buffer for the last elements.
+    fn last(&self, reduction: usize) -> usize {
+        self.places.frame.buffer(BUFFERS * reduction)
+    }
+
+    /// Returns the offset in the frame of a reduction's running results.
+    fn running(&self, reduction: usize) -> usize {
+        self.places.frame.buffer(BUFFERS * reduction + 1)
     }
 
     /// Emits the instructions of a pick, for a single lane in the column that the row's index selects.
@@ -315,8 +400,8 @@ impl Emitter<'_> {
         emit!(self.asm, Mov_r32_rm32, Register::ECX, MemoryOperand::with_base(Register::RAX));
         emit!(self.asm, Sub_r32_rm32, Register::ECX, at(FRAME, Frame::NUMBERS));
         self.jump_if(Code::Jae_rel32_64, [COLUMN, COLUMNS], end);
-        emit!(self.asm, Mov_r32_imm32, Register::EAX, 1);
-        emit!(self.asm, VEX_Kmovw_kr_r32, LAST, Register::EAX);
+        emit!(self.asm, Mov_r32_imm32, Register::R8D, 1);
+        I::mask_last(&mut self.asm);
         let steps = std::mem::take(&mut self.picks[number].steps);
         self.steps(&steps, RowPart { ahead: 0, last: true }, Reducing::Last, Window::Last);
         self.asm.place(end);
@@ -331,34 +416,41 @@ impl Emitter<'_> {
 
     /// Emits steps. `window` describes the columns that the row has wherever the steps run.
     fn steps(&mut self, steps: &[Step], part: RowPart, reducing: Reducing, window: Window) {
-        let (routine, frame, flags) = (self.routine, self.places.frame, &self.flags);
+        let (routine, flags) = (self.routine, &self.flags);
+        let buffers = |reduction: usize| (self.last(reduction), self.running(reduction));
+        let buffers: Vec<(usize, usize)> = (0..routine.reductions.len()).map(buffers).collect();
         let mut reduce = |asm: &mut Assembler, reduction: usize, from: Register, ahead: usize| {
-            let op = routine.reductions[reduction].op;
-            let of = (routine.reductions[reduction].op, routine.reductions[reduction].dtype);
-            let [running, first, second] = [0, 4, 5].map(|part| held(reduction, part));
-            let from_vector = Vector::Register(from);
-            match (reducing, ahead / 4) {
-                (Reducing::Fourths, 0) => load_repeated(asm, first, from_vector),
-                (Reducing::Fourths, 1) if let Some([ordered, _]) = flags[reduction] => {
-                    keep_ordered(asm, ordered, first, from);
-                    extreme(asm, op, first, first, from);
+            let Reduction { op, dtype, .. } = routine.reductions[reduction];
+            let [first, second] = [0, 1].map(|part| held::<I>(reduction, part));
+            let (last, running) = buffers[reduction];
+            let is_flagged = flags[reduction].is_some();
+            let copy = |asm: &mut Assembler, to| load_vector::<I>(asm, to, Vector::Register(from));
+            match (reducing, ahead * I::LANES / RUNNING) {
+                (Reducing::Fourths, 0) => copy(asm, first),
+                (Reducing::Fourths, 2) => copy(asm, second),
+                (Reducing::Fourths, fourth) => {
+                    let (to, flag) = if fourth == 1 { (first, 0) } else { (second, 1) };
+                    if let Some(flags) = flags[reduction] {
+                        I::keep_ordered(asm, flags[flag], to, from);
+                    }
+                    combine_ordered::<I>(asm, (op, dtype), is_flagged, to, from);
+                    if fourth == 3 {
+                        combine_ordered::<I>(asm, (op, dtype), is_flagged, first, second);
+                        let running = buffered(asm, running, RUNNING);
+                        emit!(asm, [I::COPY], second, running);
+                        combine_ordered::<I>(asm, (op, dtype), is_flagged, second, first);
+                        emit!(asm, [I::WRITE], running, second);
+                    }
                 }
-                (Reducing::Fourths, 3) if let Some([_, ordered]) = flags[reduction] => {
-                    keep_ordered(asm, ordered, second, from);
-                    extreme(asm, op, second, second, from);
-                    extreme(asm, op, first, first, second);
-                    extreme(asm, op, running, running, first);
+                (Reducing::Each(modulus), _) => {
+                    let running = buffered(asm, running, modulus);
+                    emit!(asm, [I::COPY], first, running);
+                    combine::<I>(asm, (op, dtype), first, first, from);
+                    emit!(asm, [I::WRITE], running, first);
                 }
-                (Reducing::Fourths, 1) => combine(asm, of, first, first, from_vector),
-                (Reducing::Fourths, 2) => load_repeated(asm, second, from_vector),
-                (Reducing::Fourths, _) => {
-                    combine(asm, of, second, second, from_vector);
-                    combine(asm, of, first, first, Vector::Register(second));
-                    combine(asm, of, running, running, Vector::Register(first));
-                }
-                (Reducing::Each, _) => combine(asm, of, running, running, from_vector),
                 (Reducing::Last, _) => {
-                    emit!(asm, EVEX_Vmovaps_zmmm512_k1z_zmm, at(FRAME, frame.buffer(reduction)), from);
+                    let last = buffered(asm, last, GROUP);
+                    emit!(asm, [I::WRITE], last, from);
                 }
             }
         };
@@ -370,9 +462,9 @@ impl Emitter<'_> {
     }
 
     /// Emits `end = COLUMNS`, rounded down to a multiple of `multiple`.
-    fn round_down(&mut self, end: Register, multiple: i32) {
+    fn round_down(&mut self, end: Register, multiple: usize) {
         emit!(self.asm, Mov_r64_rm64, end, COLUMNS);
-        emit!(self.asm, And_rm64_imm32, end, -multiple);
+        emit!(self.asm, And_rm64_imm32, end, -immediate(multiple));
     }
 
     fn jump_if(&mut self, code: Code, [a, b]: [Register; 2], to: Label) {
@@ -381,49 +473,45 @@ impl Emitter<'_> {
     }
 
     fn mapped_row(&mut self) {
-        let (next, last) = (self.asm.label(), self.asm.label());
         if let Some(wide) = self.wide.take() {
             let (several, one) = (self.asm.label(), self.asm.label());
-            let elements = 16 * wide.vectors;
-            let several_window = Window::Columns(elements);
-            let elements = i32::try_from(elements).expect("a few vectors");
+            let elements = I::LANES * wide.vectors;
             self.round_down(END, elements);
             self.asm.jump(Code::Je_rel32_64, one);
             self.asm.place(several);
             self.steps(
                 &wide.allocation.steps,
                 RowPart { ahead: 0, last: false },
-                Reducing::Each,
-                several_window,
+                Reducing::Last,
+                Window::Columns(elements),
             );
-            emit!(self.asm, Add_rm64_imm8, COLUMN, elements);
+            emit!(self.asm, Add_rm64_imm8, COLUMN, immediate(elements));
             self.jump_if(Code::Jb_rel32_64, [COLUMN, END], several);
             self.asm.place(one);
-            self.round_down(END, LANES);
-            self.jump_if(Code::Jae_rel32_64, [COLUMN, END], last);
-        } else {
-            self.round_down(END, LANES);
-            self.asm.jump(Code::Je_rel32_64, last);
         }
-        self.asm.place(next);
-        self.step(RowPart { ahead: 0, last: false }, Reducing::Each, VECTOR_WINDOW);
-        emit!(self.asm, Add_rm64_imm8, COLUMN, LANES);
-        self.jump_if(Code::Jb_rel32_64, [COLUMN, END], next);
-        self.asm.place(last);
+        self.vectors_until(I::LANES, Reducing::Last);
         self.last_elements();
     }
 
-    /// Emits the instructions for the last elements, which do not fill a vector. Leaves their number in
-    /// [`END`], which [`Self::reduced`] reads.
+    /// Emits a loop over the whole vectors of a row, up to the last multiple of `multiple` columns.
+    fn vectors_until(&mut self, multiple: usize, reducing: Reducing) {
+        let (next, end) = (self.asm.label(), self.asm.label());
+        self.round_down(END, multiple);
+        self.jump_if(Code::Jae_rel32_64, [COLUMN, END], end);
+        self.asm.place(next);
+        self.step(RowPart { ahead: 0, last: false }, reducing, Self::VECTOR_WINDOW);
+        emit!(self.asm, Add_rm64_imm8, COLUMN, immediate(I::LANES));
+        self.jump_if(Code::Jb_rel32_64, [COLUMN, END], next);
+        self.asm.place(end);
+    }
+
+    /// Emits the instructions for the last elements, which do not fill a vector.
     fn last_elements(&mut self) {
         let end = self.asm.label();
         emit!(self.asm, Mov_r64_rm64, END, COLUMNS);
         emit!(self.asm, Sub_r64_rm64, END, COLUMN);
         self.asm.jump(Code::Je_rel32_64, end);
-        emit!(self.asm, Xor_r32_rm32, Register::EAX, Register::EAX);
-        emit!(self.asm, Bts_rm32_r32, Register::EAX, Register::R8D);
-        emit!(self.asm, Dec_rm32, Register::EAX);
-        emit!(self.asm, VEX_Kmovw_kr_r32, Register::K1, Register::EAX);
+        I::mask_last(&mut self.asm);
         self.step(RowPart { ahead: 0, last: true }, Reducing::Last, Window::Last);
         self.asm.place(end);
     }
@@ -431,59 +519,54 @@ impl Emitter<'_> {
     fn reduced_row(&mut self) {
         if self.routine.long {
             let (next, rest) = (self.asm.label(), self.asm.label());
-            self.round_down(END, CHUNK_LANES);
+            self.round_down(END, CHUNK);
             self.asm.jump(Code::Je_rel32_64, rest);
             self.asm.place(next);
+            let whole = RowPart { ahead: 0, last: false };
             if let Some(wide) = self.wide.take() {
-                self.steps(
-                    &wide.allocation.steps,
-                    RowPart { ahead: 0, last: false },
-                    Reducing::Fourths,
-                    CHUNK_WINDOW,
-                );
+                self.steps(&wide.allocation.steps, whole, Reducing::Fourths, Self::CHUNK_WINDOW);
             } else {
                 for fourth in 0..4 {
-                    self.step(RowPart { ahead: 4 * fourth, last: false }, Reducing::Fourths, CHUNK_WINDOW);
+                    let part = RowPart { ahead: fourth * RUNNING / I::LANES, last: false };
+                    self.step(part, Reducing::Fourths, Self::CHUNK_WINDOW);
                 }
             }
-            self.rotate();
-            emit!(self.asm, Add_rm64_imm8, COLUMN, LANES);
-            // Repeats these instructions four times, then advances to the next chunk.
-            emit!(self.asm, Test_rm32_imm32, Register::ECX, 63);
+            emit!(self.asm, Add_rm64_imm8, COLUMN, immediate(I::LANES));
+            // Repeats these instructions for 64 columns, then advances to the next chunk.
+            emit!(self.asm, Test_rm32_imm32, Register::ECX, immediate(RUNNING) - 1);
             self.asm.jump(Code::Jne_rel32_64, next);
-            emit!(self.asm, Add_rm64_imm32, COLUMN, CHUNK_LANES - 64);
+            emit!(self.asm, Add_rm64_imm32, COLUMN, immediate(CHUNK - RUNNING));
             self.jump_if(Code::Jb_rel32_64, [COLUMN, END], next);
             self.asm.place(rest);
         }
-        let (next, stay, last) = (self.asm.label(), self.asm.label(), self.asm.label());
-        self.round_down(END, 64);
-        self.round_down(WHOLE, LANES);
-        self.jump_if(Code::Jae_rel32_64, [COLUMN, WHOLE], last);
-        self.asm.place(next);
-        self.step(RowPart { ahead: 0, last: false }, Reducing::Each, VECTOR_WINDOW);
-        self.jump_if(Code::Jae_rel32_64, [COLUMN, END], stay);
-        self.rotate();
-        self.asm.place(stay);
-        emit!(self.asm, Add_rm64_imm8, COLUMN, LANES);
-        self.jump_if(Code::Jb_rel32_64, [COLUMN, WHOLE], next);
-        self.asm.place(last);
+        self.vectors_until(RUNNING, Reducing::Each(RUNNING));
+        self.vectors_until(GROUP, Reducing::Each(GROUP));
+        if I::LANES < GROUP {
+            self.vectors_until(I::LANES, Reducing::Last);
+        }
         self.last_elements();
         for reduction in 0..self.routine.reductions.len() {
             self.reduced(reduction);
         }
     }
 
-    /// Rotates the running results, so that the second ones become the first.
-    fn rotate(&mut self) {
-        for reduction in 0..self.routine.reductions.len() {
-            let first = Register::ZMM0;
-            load_repeated(&mut self.asm, first, Vector::Register(held(reduction, 0)));
-            for part in 0..3 {
-                let from = Vector::Register(held(reduction, part + 1));
-                load_repeated(&mut self.asm, held(reduction, part), from);
-            }
-            load_repeated(&mut self.asm, held(reduction, 3), Vector::Register(first));
+    /// Emits code that combines the running results of every `step`-th vector, starting at `start`. The
+    /// result is in the first of the given registers, of which each level of the tree takes one.
+    fn tree(&mut self, reduction: usize, start: usize, step: usize, registers: &[Register]) {
+        let vectors = RUNNING / I::LANES;
+        let Reduction { op, dtype, .. } = self.routine.reductions[reduction];
+        if step == vectors {
+            let place = at(FRAME, self.running(reduction) + 4 * I::LANES * start);
+            return emit!(self.asm, [I::COPY], registers[0], place);
         }
+        self.tree(reduction, start, 2 * step, registers);
+        self.tree(reduction, start + step, 2 * step, &registers[1..]);
+        let [a, b] = [registers[0], registers[1]];
+        let flags = self.flags[reduction];
+        if let Some(flags) = flags.filter(|_| 2 * step == vectors) {
+            I::keep_ordered(&mut self.asm, flags[start % 2], a, b);
+        }
+        combine_ordered::<I>(&mut self.asm, (op, dtype), flags.is_some(), a, b);
     }
 
     /// Emits code that combines the running results with each other, then with the last elements, then with
@@ -491,50 +574,41 @@ impl Emitter<'_> {
     fn reduced(&mut self, reduction: usize) {
         let Reduction { op, dtype, target, .. } = self.routine.reductions[reduction];
         let of = (op, dtype);
-        let [a, b, c, d] = [0, 1, 2, 3].map(|part| held(reduction, part));
+        let ([result, second], [scratch, other]) =
+            ([0, 1].map(|part| held::<I>(reduction, part)), I::SCRATCH);
+        self.tree(reduction, 0, 1, &[result, second, other, scratch]);
+        let last = displacement(self.last(reduction));
         let (asm, flags) = (&mut self.asm, self.flags[reduction]);
-        if let Some([first, second]) = flags {
-            keep_ordered(asm, first, a, c);
-            keep_ordered(asm, second, b, d);
+        let mut distance = I::LANES / 2;
+        while distance > 0 {
+            I::swap(asm, other, result, distance);
+            combine_ordered::<I>(asm, of, flags.is_some(), result, other);
+            distance /= 2;
         }
-        let combine_lanes = |asm: &mut Assembler, to: Register, from: Register| match flags {
-            Some(_) => extreme(asm, op, to, to, from),
-            None => combine(asm, of, to, to, Vector::Register(from)),
-        };
-        combine_lanes(asm, a, c);
-        combine_lanes(asm, b, d);
-        combine_lanes(asm, a, b);
-        let other = Register::ZMM1;
-        emit!(asm, EVEX_Vshuff32x4_zmm_k1z_zmm_zmmm512b32_imm8, other, a, a, 0x4e);
-        combine_lanes(asm, a, other);
-        emit!(asm, EVEX_Vshuff32x4_zmm_k1z_zmm_zmmm512b32_imm8, other, a, a, 0xb1);
-        combine_lanes(asm, a, other);
-        for swap in [0x4e, 0xb1] {
-            emit!(asm, EVEX_Vpshufd_zmm_k1z_zmmm512b32_imm8, other, a, swap);
-            combine_lanes(asm, a, other);
-        }
-        if let Some([first, second]) = flags {
+        if let Some(flags) = flags {
             // Replaces the result by a NaN unless all lanes were ordered. It does not matter which NaN it is.
             let ordered = asm.label();
-            emit!(asm, VEX_Kandw_kr_kr_kr, Register::K7, first, second);
-            emit!(asm, VEX_Kortestw_kr_kr, Register::K7, Register::K7);
-            asm.jump(Code::Jb_rel32_64, ordered);
-            load_repeated(asm, a, Vector::Repeated(POOL, 4 * self.nan));
+            I::jump_if_set(asm, flags, ordered);
+            load_vector::<I>(asm, result, Vector::Invariant(POOL, self.nan));
             asm.place(ordered);
         }
         let (next, end) = (asm.label(), asm.label());
+        emit!(asm, Mov_r64_rm64, END, COLUMNS);
+        emit!(asm, And_rm64_imm32, END, immediate(GROUP) - 1);
         emit!(asm, Xor_r32_rm32, Register::EAX, Register::EAX);
         asm.place(next);
         emit!(asm, Cmp_r64_rm64, Register::RAX, END);
         asm.jump(Code::Jae_rel32_64, end);
-        let element = Vector::RepeatedAt(FRAME, Register::RAX, self.places.frame.buffer(reduction));
-        combine(asm, of, a, a, element);
+        let element = MemoryOperand::with_base_index_scale_displ_size(FRAME, Register::RAX, 4, last, 1);
+        emit!(asm, [I::BROADCAST], other, element);
+        combine::<I>(asm, of, result, result, other);
         emit!(asm, Inc_rm32, Register::EAX);
         asm.jump(Code::Jmp_rel32_64, next);
         asm.place(end);
         emit!(asm, Mov_r64_rm64, Register::RAX, at(FRAME, Frame::operand(target)));
-        load_repeated(asm, other, Vector::Repeated(Register::RAX, 0));
-        combine(asm, of, other, other, Vector::Register(a));
-        emit!(asm, EVEX_Vmovss_m32_k1_xmm, MemoryOperand::with_base(Register::RAX), Register::XMM1);
+        let element = MemoryOperand::with_base(Register::RAX);
+        emit!(asm, [I::BROADCAST], other, element);
+        combine::<I>(asm, of, other, other, result);
+        emit!(asm, [I::STORE_FIRST], element, low(other));
     }
 }

@@ -9,6 +9,7 @@ mod assembler;
 mod avx512;
 pub mod bounds;
 mod check;
+mod encoding;
 mod lines;
 mod loops;
 mod registers;
