@@ -22,7 +22,8 @@ pub enum Loops {
 pub fn compiled_loops(level: InstructionSet) -> Option<VectorIsa> {
     match level {
         _ if cfg!(target_arch = "wasm32") => Some(VectorIsa::Simd128),
-        InstructionSet::Baseline | InstructionSet::Avx2 => None,
+        InstructionSet::Baseline => None,
+        InstructionSet::Avx2 => Some(VectorIsa::Avx2),
         InstructionSet::Avx512 | InstructionSet::Avx512Bf16 | InstructionSet::AmxBf16 => {
             Some(VectorIsa::Avx512)
         }

@@ -52,10 +52,10 @@ impl Compiled {
     /// Runs the code.
     ///
     /// # Safety
-    /// On x86-64, the machine has AVX-512 F, BW, DQ and VL. The call's frame has [`Compiled::frame_bytes`]
-    /// bytes and was filled in: at least one row, and an address and a stride for each operand of the
-    /// routine, which has its elements at all rows and columns. A result overlaps no element of an operand
-    /// but the one at its own position.
+    /// The machine has the instruction set that the code was assembled for. The call's frame has
+    /// [`Compiled::frame_bytes`] bytes and was filled in: at least one row, and an address and a stride for
+    /// each operand of the routine, which has its elements at all rows and columns. A result overlaps no
+    /// element of an operand but the one at its own position.
     #[inline]
     pub(crate) unsafe fn run(&self, call: &Call) {
         // SAFETY: the caller's promise.

@@ -5,8 +5,8 @@
 //! same bits. They differ only in vector width, because Rust never fuses a multiplication and an addition.
 
 /// Defines `fn name<G: Bound, ..>(level: InstructionSet) -> unsafe fn(args..) -> result`, whose variants all
-/// inline `body`. With `body, up to AVX2`, no AVX-512 variant is compiled; this is for functions that are
-/// replaced with machine code generated at run time on machines with AVX-512.
+/// inline `body`. With `body, up to AVX2`, no AVX-512 variant is compiled; this is for loops that machine
+/// code replaces from AVX2 on, except where it has no lowering.
 ///
 /// The returned function has the safety requirements of `body` and requires a machine that supports the
 /// level.

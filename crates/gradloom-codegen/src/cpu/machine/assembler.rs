@@ -52,7 +52,7 @@ fn assemble(routine: &Routine, isa: VectorIsa) -> Option<(Vec<u8>, usize)> {
         #[cfg(feature = "wasm-loops")]
         VectorIsa::Simd128 => super::wasm::assemble(routine),
         #[cfg(target_arch = "x86_64")]
-        VectorIsa::Avx512 => {
+        VectorIsa::Avx2 | VectorIsa::Avx512 => {
             // An error is a bug in this compiler that the checks found, so the code is not run.
             super::x86::assemble(routine, isa)?
                 .inspect_err(|what| debug_assert!(false, "machine code that is wrong: {what}\n{routine:?}"))

@@ -1,4 +1,4 @@
-//! Code for loops over vectors: machine code on x86-64 with AVX-512 (`x86`), WebAssembly in a browser
+//! Code for loops over vectors: machine code on x86-64 with AVX2 or AVX-512 (`x86`), WebAssembly in a browser
 //! (`wasm`).
 //!
 //! In: a [`Routine`], which consists of instructions of an intermediate representation ([`Builder`]) and the

@@ -5,8 +5,8 @@
 //! that the loops guarantee to exist ([`Window`]). Out: the first instruction that may access any other
 //! memory. The instructions themselves show which register contains the address of which operand.
 
-use super::avx512::LAST;
-use super::encoding::{COLUMN, FRAME, POOL};
+use super::encoding::{COLUMN, END, FRAME, POOL};
+use super::{avx2, avx512};
 use crate::cpu::machine::frame::Frame;
 use crate::cpu::machine::numbers::OperandNumber;
 use iced_x86::{Code, Instruction, OpKind, Register};
@@ -18,9 +18,12 @@ pub enum Window {
     None,
     /// This number of columns, from the current one on.
     Columns(usize),
-    /// The columns of the lanes in `LAST`, from the current one on.
+    /// The columns of the lanes in the mask of the last elements, from the current one on.
     Last,
 }
+
+/// Number of a row's last elements that are stored in a frame's buffer and combined one by one.
+const LAST_ELEMENTS: usize = 16;
 
 /// The memory that instructions may access, and the first violation.
 pub struct Bounds {
@@ -30,6 +33,14 @@ pub struct Bounds {
     operands: Vec<u8>,
     /// General-purpose registers that contain an operand's address, each with the operand.
     addresses: Vec<(Register, OperandNumber)>,
+    /// True if [`avx2::LAST`] contains the mask of the last elements.
+    has_last: bool,
+    /// Upper bound of RAX; `None` if none is known.
+    index_below: Option<usize>,
+    /// Number that [`END`] was compared with by the previous instruction.
+    compared: Option<usize>,
+    /// Minimum number of last elements where there are any.
+    least_last: usize,
     pub window: Window,
     pub broken: Option<String>,
 }
@@ -41,6 +52,10 @@ impl Bounds {
             pool_bytes,
             operands: operands.to_vec(),
             addresses: Vec::new(),
+            has_last: false,
+            index_below: None,
+            compared: None,
+            least_last: 1,
             window: Window::None,
             broken: None,
         }
@@ -48,10 +63,16 @@ impl Bounds {
 
     /// Marks a jump target, at which the contents of scratch registers are unknown.
     pub fn join(&mut self) {
+        self.has_last = false;
+        self.compared = None;
+        self.least_last = 1;
         self.forget(Register::RAX);
     }
 
     fn forget(&mut self, register: Register) {
+        if register == Register::RAX {
+            self.index_below = None;
+        }
         self.addresses.retain(|&(known, _)| known != register);
     }
 
@@ -70,12 +91,37 @@ impl Bounds {
                 register => register,
             };
             self.forget(written);
+            if matches!(written, Register::XMM2 | avx2::LAST) {
+                self.has_last = instruction.code() == Code::VEX_Vmovaps_ymm_ymmm256
+                    && instruction.memory_base() == FRAME
+                    && instruction.memory_index() == Register::None
+                    && instruction.memory_displacement64() == Frame::LAST as u64;
+            }
+            if instruction.code() == Code::And_rm32_imm8 && written == Register::RAX {
+                self.index_below = usize::try_from(instruction.immediate(1)).ok().map(|mask| mask + 1);
+            }
             if instruction.code() == Code::Mov_r64_rm64
                 && instruction.memory_base() == FRAME
                 && let Some(operand) = self.operand_at(instruction.memory_displacement64())
             {
                 self.addresses.push((written, operand));
             }
+        }
+        self.count(instruction);
+    }
+
+    /// Tracks comparisons of [`END`], the number of a row's last elements, and the jumps that follow them.
+    fn count(&mut self, instruction: &Instruction) {
+        let compared = self.compared.take();
+        let is_of_end = instruction.op0_kind() == OpKind::Register
+            && matches!(instruction.op0_register(), END | Register::R8D);
+        match (instruction.code(), compared) {
+            (Code::Cmp_rm64_imm8, _) if is_of_end => {
+                self.compared = usize::try_from(instruction.immediate(1)).ok();
+            }
+            (Code::Jbe_rel32_64, Some(number)) => self.least_last = number + 1,
+            _ if is_of_end => self.least_last = 1,
+            _ => {}
         }
     }
 
@@ -98,10 +144,22 @@ impl Bounds {
         let end = start.checked_add(bytes).ok_or("an offset that is too large")?;
         let inside = |end: usize, room: usize, what| if end <= room { Ok(()) } else { Err(what) };
         match (instruction.memory_base(), instruction.memory_index()) {
-            (FRAME, Register::None) => inside(end, self.frame_bytes, "memory outside of the frame"),
-            // RAX is the index of an element in a buffer, from which a whole vector may be accessed.
+            (FRAME, Register::None) => {
+                let is_store = instruction.op0_kind() == OpKind::Memory;
+                let is_of_mask = start < Frame::LAST + Frame::LAST_BYTES && end > Frame::LAST;
+                if is_store && is_of_mask && self.window != Window::None {
+                    return Err("a write to the mask of the last elements while it is used");
+                }
+                inside(end, self.frame_bytes, "memory outside of the frame")
+            }
+            // RAX is the index of an element in a buffer. Vectors start at multiples of their lanes.
             (FRAME, Register::RAX) if instruction.memory_index_scale() == 4 => {
-                inside(start + 4 * 64, self.frame_bytes, "memory outside of the frame")
+                let elements = match self.index_below {
+                    Some(below) => below,
+                    None if bytes == 4 => LAST_ELEMENTS,
+                    None => return Err("an index without a bound"),
+                };
+                inside(start + 4 * elements, self.frame_bytes, "memory outside of the frame")
             }
             (POOL, Register::None) => inside(end, self.pool_bytes, "memory outside of the constants"),
             (base, index) => {
@@ -129,8 +187,20 @@ impl Bounds {
     ) -> Result<(), &'static str> {
         match self.window {
             Window::Columns(columns) if end <= columns * element => Ok(()),
-            Window::Last if start == 0 && instruction.op_mask() == LAST => Ok(()),
+            Window::Last if start == 0 && self.is_masked(instruction) => Ok(()),
+            Window::Last if end <= self.least_last * element => Ok(()),
             _ => Err("columns that the row may not have"),
         }
+    }
+
+    /// Returns `true` if an instruction only accesses the lanes in the mask of the last elements.
+    fn is_masked(&self, instruction: &Instruction) -> bool {
+        let mask = match instruction.code() {
+            Code::VEX_Vmaskmovps_ymm_ymm_m256 | Code::VEX_Vmaskmovps_m256_ymm_ymm => {
+                instruction.op1_register()
+            }
+            _ => instruction.op_mask(),
+        };
+        mask == avx512::LAST || (mask == avx2::LAST && self.has_last)
     }
 }

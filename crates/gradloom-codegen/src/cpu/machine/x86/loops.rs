@@ -6,6 +6,7 @@
 //! operand outside of a row's elements, and preserves all callee-saved registers.
 
 use super::assembler::{Assembler, Label, displacement};
+use super::avx2::Avx2;
 use super::avx512::Avx512;
 use super::bounds::Window;
 use super::check::check;
@@ -58,10 +59,9 @@ const POINTERS: [Register; 8] = [
 /// Panics if the instruction set is none of x86-64.
 pub fn assemble(routine: &Routine, isa: VectorIsa) -> Option<Result<(Vec<u8>, usize), String>> {
     match isa {
+        VectorIsa::Avx2 => assemble_for::<Avx2>(routine),
         VectorIsa::Avx512 => assemble_for::<Avx512>(routine),
-        VectorIsa::Simd128 | VectorIsa::Avx2 => {
-            panic!("gradloom assembled {isa:?} for x86-64; please report this")
-        }
+        VectorIsa::Simd128 => panic!("gradloom assembled WebAssembly for x86-64; please report this"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Machine code for x86-64 with AVX-512.
+//! Machine code for x86-64 with AVX2 or AVX-512.
 //!
 //! In: a [`Routine`](super::Routine). Out: machine code ([`assemble`]), which is called with a frame of
 //! addresses. Elements stay in registers from the first instruction of the routine to the last one, so memory
@@ -6,6 +6,7 @@
 //! to stay within its memory ([`bounds`]).
 
 mod assembler;
+mod avx2;
 mod avx512;
 pub mod bounds;
 mod check;
