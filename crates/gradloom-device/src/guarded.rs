@@ -35,7 +35,9 @@ impl Guarded {
         let (start, refused) = unsafe {
             let inside = mapping.add(page);
             let writable = libc::PROT_READ | libc::PROT_WRITE;
-            (inside.add(inner - bytes), libc::mprotect(inside.as_ptr().cast(), inner, writable) != 0)
+            // QEMU refuses to change the protection of no bytes.
+            let refused = inner > 0 && libc::mprotect(inside.as_ptr().cast(), inner, writable) != 0;
+            (inside.add(inner - bytes), refused)
         };
         let memory = Self { mapping, pages, start };
         (!refused).then_some(memory)

@@ -5,7 +5,9 @@
 //! can only make it too low. By Williams, Waterman and Patterson (2009), a kernel takes at least flops / peak
 //! and bytes / bandwidth.
 
-use super::{InstructionSet, Pool};
+#[cfg(target_arch = "x86_64")]
+use super::InstructionSet;
+use super::Pool;
 use std::hint::black_box;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
