@@ -20,6 +20,22 @@ fn parse(json: &str) -> Value {
 }
 
 #[test]
+fn an_instruction_set_that_the_machine_lacks_is_an_error() {
+    let workspace = Workspace::new();
+    for line in ["devices", "profile --config tg-mlp"] {
+        let output = workspace.command(line).env("GRADLOOM_INSTRUCTIONS", "mmx").output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(
+            text.starts_with("error: GRADLOOM_INSTRUCTIONS is `mmx`; this machine has baseline"),
+            "{text}"
+        );
+    }
+    let output = workspace.command("devices").env("GRADLOOM_INSTRUCTIONS", "baseline").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
 fn every_launch_is_in_the_profile_and_the_bounds_are_kept() {
     let workspace = Workspace::new();
     let figures = parse(&profile(&workspace, "--json --trace trace.json"));

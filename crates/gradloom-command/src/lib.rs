@@ -109,6 +109,9 @@ fn run_command() -> ExitCode {
     if !verbose {
         drivers::keep_quiet();
     }
+    if let Err(error) = gradloom::cpu::check_environment() {
+        return failure::Failure::from(error).report();
+    }
     let ranks = match &command {
         Command::Train(arguments) => arguments.world,
         Command::Bench(arguments) => arguments.world,

@@ -30,6 +30,15 @@ pub fn compiled_loops(level: InstructionSet) -> Option<VectorIsa> {
     }
 }
 
+/// Checks the environment variable `GRADLOOM_INSTRUCTIONS`, which chooses the instruction set of kernels.
+///
+/// # Errors
+/// Returns an error if it names no instruction set of this machine.
+pub fn check_environment() -> Result<()> {
+    let help = "unset the variable, or give it one of these names";
+    InstructionSet::chosen().map(drop).map_err(|message| Error::new(ErrorKind::Device, message).help(help))
+}
+
 /// Returns the machine that fused loops are compiled for.
 pub(crate) fn machine(level: InstructionSet, loops: Loops) -> Machine {
     Machine {
@@ -78,7 +87,7 @@ pub trait CpuDevice: Sized {
 impl CpuDevice for Device {
     fn cpu() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        InstructionSet::chosen().unwrap_or_else(|message| panic!("{message}"));
+        check_environment().unwrap_or_else(|error| panic!("{error}"));
         Self::new(CpuBackend::new(threads, Fusion::On, Loops::Native))
     }
 
@@ -107,8 +116,6 @@ fn device(threads: usize, fusion: Fusion, loops: Loops) -> Result<Device> {
         return Err(Error::new(ErrorKind::Device, format!("{threads} threads"))
             .help("give a number from 1 to 1024; the number of cores is usually best"));
     }
-    InstructionSet::chosen().map_err(|message| {
-        Error::new(ErrorKind::Device, message).help("unset the variable, or give it one of these names")
-    })?;
+    check_environment()?;
     Ok(Device::new(CpuBackend::new(threads, fusion, loops)))
 }

@@ -40,7 +40,7 @@ mod strided_reader;
 #[cfg(test)]
 mod testing;
 
-pub use device::{CpuDevice, Loops, always_waking, compiled_loops};
+pub use device::{CpuDevice, Loops, always_waking, check_environment, compiled_loops};
 use gradloom_device::host::{InstructionSet, Machine, Pool, fill_constant, math, work};
 use gradloom_device::multiversion;
 pub use kernel::{Call, FirstFault, Prepared, Tasks, Trap};
