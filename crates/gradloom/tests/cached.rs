@@ -374,7 +374,7 @@ fn generation_follows_the_training() {
     let mut train = Trainer::new(Gpt2::new(&config(8)).unwrap())
         .inputs([i32("ids", [2, 8]), i32("targets", [2, 8])])
         .loss(|m, [x, y]| m.loss(x, y))
-        .optimizer(AdamW::new(0.05))
+        .optimizer(AdamW::new(0.01))
         .compile(&Device::cpu())
         .unwrap();
     let ids: Vec<i32> = (0..16).map(|i| i % 8).collect();
