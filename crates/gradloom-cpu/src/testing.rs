@@ -242,8 +242,7 @@ impl Case {
         self.job().launch()
     }
 
-    /// Runs the loops interpreted with every instruction set and compiled for every vector instruction set,
-    /// each with 1, 2 and 3 threads; all must agree bit for bit. Returns the results in row-major order.
+    /// Runs with every instruction set and 1, 2 and 3 threads, which must agree bit for bit.
     pub(super) fn run(
         &self,
         prepare: impl Fn(&Launch, InstructionSet) -> Box<dyn Prepared>,
@@ -416,8 +415,8 @@ impl Job {
         one
     }
 
-    /// Runs with every instruction set, interpreted loops and loops compiled for every vector instruction
-    /// set, and 1, 2 and 3 threads, which must agree bit for bit. Returns the results in row-major order.
+    /// Runs the loops interpreted with every instruction set and compiled for every vector instruction set,
+    /// each with 1, 2 and 3 threads; all must agree bit for bit. Returns the results in row-major order.
     pub(super) fn run(
         &self,
         prepare: impl Fn(&Launch, InstructionSet, Loops) -> Box<dyn Prepared>,

@@ -136,6 +136,14 @@ pub trait Lanes {
         self.two(BinaryInst::Or, magnitude, sign)
     }
 
+    /// Returns `low < x && x < high` for floats.
+    #[inline(always)]
+    fn is_between(&mut self, x: Self::Value, low: Self::Value, high: Self::Value) -> Self::Mask {
+        let above = self.compare(CompareOp::Gt, LaneKind::Float, x, low);
+        let below = self.compare(CompareOp::Lt, LaneKind::Float, x, high);
+        self.mask(MaskOp::And, above, below)
+    }
+
     /// Returns `x < low ? low : x`, which keeps NaN.
     #[inline(always)]
     fn at_least(&mut self, x: Self::Value, low: f32) -> Self::Value {
@@ -194,9 +202,7 @@ pub fn unsigned_of_float<L: Lanes>(l: &mut L, a: L::Value) -> L::Value {
     let high = l.two(BinaryInst::Xor, rest, sign);
     let is_high = l.compare(CompareOp::Ge, LaneKind::Float, a, half);
     let inside = l.select(is_high, high, low);
-    let is_above = l.compare(CompareOp::Gt, LaneKind::Float, a, least);
-    let is_below = l.compare(CompareOp::Lt, LaneKind::Float, a, end);
-    let is_in_range = l.mask(MaskOp::And, is_above, is_below);
+    let is_in_range = l.is_between(a, least, end);
     l.select(is_in_range, inside, none)
 }
 

@@ -4,7 +4,7 @@
 //! Moshier, "Methods and Programs for Mathematical Functions" (1989), chapter 3.
 
 use super::{LN_2_HIGH, LN_2_LOW, polynomial, unless_tiny};
-use crate::cpu::lanes::{BinaryInst, LaneKind, Lanes, MaskOp, Scalar, UnaryInst};
+use crate::cpu::lanes::{BinaryInst, LaneKind, Lanes, Scalar, UnaryInst};
 use gradloom_core::ir::CompareOp;
 use std::f32::consts::FRAC_1_SQRT_2;
 
@@ -61,9 +61,7 @@ fn with_ends<L: Lanes>(l: &mut L, x: L::Value, inside: L::Value) -> L::Value {
     let outside = l.select(is_infinite, x, nan);
     let is_zero = l.compare(CompareOp::Eq, LaneKind::Float, x, zero);
     let outside = l.select(is_zero, lowest, outside);
-    let above = l.compare(CompareOp::Gt, LaneKind::Float, x, zero);
-    let below = l.compare(CompareOp::Lt, LaneKind::Float, x, infinity);
-    let is_inside = l.mask(MaskOp::And, above, below);
+    let is_inside = l.is_between(x, zero, infinity);
     l.select(is_inside, inside, outside)
 }
 

@@ -231,9 +231,9 @@ impl Encoding for Avx2 {
         });
     }
 
-    fn extreme_or_nan(asm: &mut Assembler, op: BinaryInst, to: Register, a: Register, b: Vector) {
+    fn extreme_or_nan(asm: &mut Assembler, op: BinaryInst, to: Register, a: Register, b: Register) {
         let extreme = Self::SCRATCH[0];
-        two::<Self>(asm, Self::two(op), extreme, a, b);
+        emit!(asm, [Self::two(op)], extreme, a, b);
         Self::unordered(asm, LAST, a, Vector::Register(a));
         emit!(asm, VEX_Vblendvps_ymm_ymm_ymmm256_ymm, to, extreme, a, LAST);
     }

@@ -5,9 +5,7 @@
 //! them.
 
 use super::assembler::{Assembler, Label};
-use super::encoding::{
-    Encoding, ORDERED, UNORDERED, Vector, emit, float_predicate, invariant, low, two, two_by,
-};
+use super::encoding::{Encoding, ORDERED, UNORDERED, Vector, emit, float_predicate, invariant, low, two_by};
 use crate::cpu::lanes::{BinaryInst, LaneKind, MaskOp, UnaryInst};
 use gradloom_core::ir::CompareOp;
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
@@ -184,10 +182,10 @@ impl Encoding for Avx512 {
         push_under(asm, store, last.then_some(LAST), false);
     }
 
-    fn extreme_or_nan(asm: &mut Assembler, op: BinaryInst, to: Register, a: Register, b: Vector) {
+    fn extreme_or_nan(asm: &mut Assembler, op: BinaryInst, to: Register, a: Register, b: Register) {
         let extreme = Self::SCRATCH[0];
         Self::unordered(asm, SCRATCH_MASK, a, Vector::Register(a));
-        two::<Self>(asm, Self::two(op), extreme, a, b);
+        emit!(asm, [Self::two(op)], extreme, a, b);
         let keep = emit!(@make Self::COPY, extreme, a);
         push_under(asm, keep, Some(SCRATCH_MASK), false);
         emit!(asm, [Self::COPY], to, extreme);

@@ -91,7 +91,7 @@ pub(super) trait Encoding {
     );
     /// Emits `to = a op b` for the maximum or minimum `op` of floats, which is NaN where either is NaN. `b`
     /// may be the second scratch register.
-    fn extreme_or_nan(asm: &mut Assembler, op: BinaryInst, to: Register, a: Register, b: Vector);
+    fn extreme_or_nan(asm: &mut Assembler, op: BinaryInst, to: Register, a: Register, b: Register);
     /// Emits code that sets a flag in all lanes.
     fn set_flag(asm: &mut Assembler, flag: Register);
     /// Emits code that clears a flag in the lanes in which either of two vectors is NaN.

@@ -56,7 +56,7 @@ pub(super) fn extreme<I: Encoding>(
     a: Register,
     b: Register,
 ) {
-    two::<I>(asm, I::two(extreme_of(op)), to, a, Vector::Register(b));
+    emit!(asm, [I::two(extreme_of(op))], to, a, b);
 }
 
 /// Returns the instruction that computes an op, if a single one suffices.
@@ -79,10 +79,10 @@ pub(super) fn combine<I: Encoding>(
     b: Register,
 ) {
     if is_float_extreme(op, dtype) {
-        return I::extreme_or_nan(asm, extreme_of(op), to, a, Vector::Register(b));
+        return I::extreme_or_nan(asm, extreme_of(op), to, a, b);
     }
     let instruction = only_instruction(op.combiner(), dtype).expect("other reductions take one instruction");
-    two::<I>(asm, I::two(instruction), to, a, Vector::Register(b));
+    emit!(asm, [I::two(instruction)], to, a, b);
 }
 
 impl<I: Encoding> Places<'_, I> {

@@ -472,6 +472,7 @@ impl<I: Encoding> Emitter<'_, I> {
         self.asm.jump(code, to);
     }
 
+    /// Emits the loops over a row without reductions, for which any [`Reducing`] does.
     fn mapped_row(&mut self) {
         if let Some(wide) = self.wide.take() {
             let (several, one) = (self.asm.label(), self.asm.label());
