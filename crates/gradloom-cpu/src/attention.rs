@@ -64,6 +64,10 @@ impl Attention {
 
 /// Phase 0 checks the operands, if there is something to check, and the last phase computes.
 impl Tasks for Attention {
+    fn phases(&self) -> usize {
+        self.operands.checks() + 1
+    }
+
     fn count(&self, phase: usize) -> usize {
         if phase == self.operands.checks() { self.pairs() * self.operands.shape.forward_chunks() } else { 0 }
     }
@@ -113,6 +117,10 @@ impl AttentionGrad {
 
 /// Phase 0 checks the operands, if there is something to check, and the last phase computes.
 impl Tasks for AttentionGrad {
+    fn phases(&self) -> usize {
+        self.operands.checks() + 1
+    }
+
     fn count(&self, phase: usize) -> usize {
         if phase == self.operands.checks() {
             self.operands.shape.batch * self.operands.shape.kv_heads

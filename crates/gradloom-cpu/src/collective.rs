@@ -85,8 +85,8 @@ unsafe fn results<'r, 'w>(
 }
 
 impl Tasks for Collective {
-    fn count(&self, phase: usize) -> usize {
-        usize::from(phase == 0)
+    fn count(&self, _: usize) -> usize {
+        1
     }
 
     unsafe fn run_task(&self, call: &Call<'_>, _: usize, _: usize) {

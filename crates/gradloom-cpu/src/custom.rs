@@ -56,8 +56,8 @@ struct Custom {
 }
 
 impl Tasks for Custom {
-    fn count(&self, phase: usize) -> usize {
-        usize::from(phase == 0)
+    fn count(&self, _: usize) -> usize {
+        1
     }
 
     unsafe fn run_task(&self, call: &Call<'_>, _: usize, _: usize) {

@@ -5,7 +5,7 @@
 //! results of a task do not depend on its batch.
 
 use super::InstructionSet;
-use super::kernel::{Call, PHASES, Prepared, Tasks, Trap};
+use super::kernel::{Call, Prepared, Tasks, Trap};
 use super::prepare::prepare_compiled;
 use gradloom_codegen::cpu::CpuKernel;
 use gradloom_core::ir::Graph;
@@ -31,14 +31,15 @@ pub(super) fn prepare_group(
         workspace: counted(part.workspace.start),
     };
     let members: Vec<Member> = parts.iter().zip(compiled).map(member).collect();
-    let batches = [0, 1].map(|phase| batches(&members, phase));
+    let phases = members.iter().map(|member| member.tasks().phases()).max().unwrap_or(1);
+    let batches = (0..phases).map(|phase| batches(&members, phase)).collect();
     Box::new(PreparedGroup { members, batches })
 }
 
 struct PreparedGroup {
     members: Vec<Member>,
     /// Tasks of the pool in each phase, each of which runs several batches.
-    batches: [Vec<Vec<Batch>>; PHASES],
+    batches: Vec<Vec<Vec<Batch>>>,
 }
 
 /// Consecutive tasks of a member.
@@ -79,6 +80,9 @@ fn batches(members: &[Member], phase: usize) -> Vec<Vec<Batch>> {
     let (mut batch, mut cost) = (Vec::new(), 0);
     for (member, kernel) in members.iter().enumerate() {
         let tasks = kernel.tasks();
+        if phase >= tasks.phases() {
+            continue;
+        }
         let (count, each) = (tasks.count(phase), tasks.cost(phase).max(1));
         let mut next = 0;
         while next < count {
@@ -99,6 +103,10 @@ fn batches(members: &[Member], phase: usize) -> Vec<Vec<Batch>> {
 }
 
 impl Tasks for PreparedGroup {
+    fn phases(&self) -> usize {
+        self.batches.len()
+    }
+
     fn count(&self, phase: usize) -> usize {
         self.batches[phase].len()
     }
@@ -122,6 +130,7 @@ impl Tasks for PreparedGroup {
     fn outcome(&self, call: &Call<'_>, phase: usize) -> Result<(), Trap> {
         self.members
             .iter()
+            .filter(|member| phase < member.tasks().phases())
             .map(|member| member.tasks().outcome(&member.call(call), phase))
             .fold(Ok(()), Result::and)
     }

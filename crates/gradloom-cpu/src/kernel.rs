@@ -26,7 +26,7 @@ pub trait Prepared: Send + Sync {
 
 impl<T: Tasks> Prepared for T {
     fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
-        for phase in 0..PHASES {
+        for phase in 0..self.phases() {
             let forget = ForgetOnPanic { tasks: self, call, phase };
             // SAFETY: the addresses are those of the launch; each task runs once, and a run of the pool ends
             // when all its tasks have ended.
@@ -42,12 +42,14 @@ impl<T: Tasks> Prepared for T {
     }
 }
 
-/// Number of phases of [`Tasks`].
-pub(super) const PHASES: usize = 2;
-
-/// A kernel divided into tasks. Those of phase 0 run in any order and concurrently; those of phase 1 run
-/// after all of them, and only if phase 0 did not trap. The number of tasks depends on the launch alone.
+/// A kernel divided into tasks. Those of a phase run in any order and concurrently, after all tasks of the
+/// phase before it, and only if that did not trap. The number of tasks depends on the launch alone.
 pub trait Tasks: Send + Sync {
+    /// Returns the number of phases; at least 1.
+    fn phases(&self) -> usize {
+        1
+    }
+
     /// Returns the number of tasks of a phase, which may be 0.
     fn count(&self, phase: usize) -> usize;
 
@@ -62,8 +64,8 @@ pub trait Tasks: Send + Sync {
     ///
     /// # Safety
     /// `call` must meet the requirements documented on [`Call`] for the launch that this kernel was prepared
-    /// from. Per call, each task must run at most once, and tasks of phase 1 only after all tasks of phase 0
-    /// have ended.
+    /// from. Per call, each task must run at most once, and only after all tasks of the phase before have
+    /// ended.
     unsafe fn run_task(&self, call: &Call<'_>, phase: usize, index: usize);
 
     /// Returns the outcome of a phase whose tasks have ended, and forgets it.

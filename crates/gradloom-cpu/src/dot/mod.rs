@@ -86,6 +86,10 @@ impl Dot {
 }
 
 impl Tasks for Dot {
+    fn phases(&self) -> usize {
+        2
+    }
+
     fn count(&self, phase: usize) -> usize {
         match (phase, self.plan.elements()) {
             // An epilogue has something to do even for no rows: reductions of nothing.

@@ -10,7 +10,7 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
-use super::kernel::{ForgetOnPanic, PHASES};
+use super::kernel::ForgetOnPanic;
 use super::{Call, Pool, Prepared, Tasks};
 use gradloom_codegen::cpu::{CpuKernel, Panel, panels};
 use gradloom_codegen::edges::{Touches, edges};
@@ -52,7 +52,7 @@ impl PreparedLaunch {
     /// Runs all tasks on this thread.
     fn run_here(&self, pool: &Pool) -> Result<(), super::Trap> {
         let (call, tasks) = (self.call(pool), self.tasks());
-        for phase in 0..PHASES {
+        for phase in 0..tasks.phases() {
             let forget = ForgetOnPanic { tasks, call: &call, phase };
             // SAFETY: the caller of `Flow::run` guarantees the addresses; each task runs once.
             (0..tasks.count(phase)).for_each(|task| unsafe { tasks.run_task(&call, phase, task) });
@@ -176,7 +176,7 @@ impl Graph {
         let (mut steps, mut touches) = (Vec::new(), Vec::new());
         for launch in range {
             let tasks = launches.prepared[launch].tasks();
-            for phase in 0..PHASES {
+            for phase in 0..tasks.phases() {
                 let count = tasks.count(phase);
                 let all = launches.accesses(launch);
                 let panels = match phase {

@@ -69,6 +69,10 @@ impl Loop {
 }
 
 impl Tasks for Loop {
+    fn phases(&self) -> usize {
+        2
+    }
+
     fn count(&self, phase: usize) -> usize {
         if phase == 0 { self.schedule.tasks() } else { self.program.finish_tasks() }
     }

@@ -51,6 +51,10 @@ struct Gather {
 
 /// Phase 0 checks the indices, phase 1 copies.
 impl Tasks for Gather {
+    fn phases(&self) -> usize {
+        2
+    }
+
     fn count(&self, phase: usize) -> usize {
         match phase {
             0 => self.indices.tasks(),

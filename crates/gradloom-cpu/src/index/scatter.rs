@@ -72,6 +72,10 @@ struct Scatter {
 
 /// Phase 0 checks the indices and copies x, phase 1 combines.
 impl Tasks for Scatter {
+    fn phases(&self) -> usize {
+        2
+    }
+
     fn count(&self, phase: usize) -> usize {
         match phase {
             0 => self.checks() + self.copy.tasks(),

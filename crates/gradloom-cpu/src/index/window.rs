@@ -42,6 +42,10 @@ struct DynamicSlice {
 
 /// Phase 0 checks the starts, phase 1 copies.
 impl Tasks for DynamicSlice {
+    fn phases(&self) -> usize {
+        2
+    }
+
     fn count(&self, phase: usize) -> usize {
         if phase == 0 { 0 } else { self.copy.tasks() }
     }
@@ -69,6 +73,10 @@ struct DynamicUpdateSlice {
 
 /// Phase 0 checks the starts and copies x, phase 1 copies the update.
 impl Tasks for DynamicUpdateSlice {
+    fn phases(&self) -> usize {
+        2
+    }
+
     fn count(&self, phase: usize) -> usize {
         if phase == 0 { self.whole.tasks() } else { self.update.tasks() }
     }

@@ -44,6 +44,10 @@ struct Pad {
 }
 
 impl Tasks for Pad {
+    fn phases(&self) -> usize {
+        2
+    }
+
     fn count(&self, phase: usize) -> usize {
         if phase == 0 { self.filled.div_ceil(work::GRAIN) } else { self.copy.tasks() }
     }

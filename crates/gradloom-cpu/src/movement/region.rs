@@ -64,6 +64,10 @@ impl WriteRegion {
 
 /// Phase 0 checks the start, phase 1 copies.
 impl Tasks for WriteRegion {
+    fn phases(&self) -> usize {
+        2
+    }
+
     fn count(&self, phase: usize) -> usize {
         if phase == 0 { 0 } else { self.copy.tasks() }
     }

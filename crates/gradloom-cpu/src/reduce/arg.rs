@@ -159,8 +159,8 @@ impl<F: Extreme> ArgReduce<F> {
 }
 
 impl<F: Extreme> Tasks for ArgReduce<F> {
-    fn count(&self, phase: usize) -> usize {
-        if phase == 0 { self.split.outputs.div_ceil(self.split.strip) } else { 0 }
+    fn count(&self, _: usize) -> usize {
+        self.split.outputs.div_ceil(self.split.strip)
     }
 
     unsafe fn run_task(&self, call: &Call<'_>, _: usize, task: usize) {

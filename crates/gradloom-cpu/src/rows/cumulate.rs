@@ -215,6 +215,10 @@ impl<F: Reduction> Cumulate<F> {
 /// Phase 0 computes the total of each piece, phase 1 the results. If every row is one piece, its result is
 /// computed in phase 0.
 impl<F: Reduction> Tasks for Cumulate<F> {
+    fn phases(&self) -> usize {
+        2
+    }
+
     fn count(&self, phase: usize) -> usize {
         let (rows, pieces) = (self.rows.rows, self.rows.pieces());
         match (phase, pieces) {
