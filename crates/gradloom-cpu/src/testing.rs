@@ -8,7 +8,7 @@
 use super::device::{compiled_loops, machine};
 use super::prepare::prepare_at;
 use super::{Call, InstructionSet, Loops, Pool, Prepared, Trap};
-use gradloom_codegen::cpu::{CpuCompiler, loop_workspace, panels};
+use gradloom_codegen::cpu::{CpuCompiler, Panel, loop_workspace, panels};
 use gradloom_core::fuse::single;
 use gradloom_core::ir::{DType, Graph, OpId, OpKind, Shape, ValueId};
 use gradloom_core::kernel::{Access, Kernel, Launch, Layout, Phase, Schedule};
@@ -341,20 +341,37 @@ impl Job {
         Ok(results)
     }
 
-    /// Runs each panel of the launch alone, on operands that are garbage outside of the panel's ranges, and
-    /// checks that together they compute `whole`, and that none writes outside of its ranges. Returns the
-    /// number of panels.
+    /// Runs each panel of the launch alone, phase after phase, on operands that are garbage outside of the
+    /// panel's ranges, and checks that together they compute `whole`, and that none writes outside of its
+    /// ranges. Returns the largest number of panels of a phase.
     pub(super) fn check_panels(&self, kernel: &dyn Prepared, whole: &[Tensor]) -> usize {
         let launch = self.launch();
         let compiled = CpuCompiler::new(machine(InstructionSet::detect(), Loops::Native)).launch(&launch);
-        let panels = panels(&launch, &compiled);
-        let Some(tasks) = kernel.tasks().filter(|_| !panels.is_empty()) else { return 0 };
-        let mut all: Vec<usize> = panels.iter().flat_map(|panel| panel.tasks.clone()).collect();
-        all.sort_unstable();
-        assert_eq!(all, (0..tasks.count(0)).collect::<Vec<_>>(), "each task is in one panel");
+        let Some(tasks) = kernel.tasks() else { return 0 };
+        let mut phases: Vec<Vec<Panel>> =
+            (0..tasks.phases()).map(|phase| panels(&launch, &compiled, phase)).collect();
+        let most = phases.iter().map(Vec::len).max().unwrap_or(0);
+        phases.truncate(phases.iter().rposition(|panels| !panels.is_empty()).map_or(0, |last| last + 1));
+        for (phase, panels) in phases.iter_mut().enumerate() {
+            let mut all: Vec<usize> = panels.iter().flat_map(|panel| panel.tasks.clone()).collect();
+            all.sort_unstable();
+            let tasks: Vec<usize> = (0..tasks.count(phase)).collect();
+            if panels.is_empty() {
+                let [reads, writes] =
+                    [launch.reads.len(), launch.writes.len()].map(|count| vec![None; count]);
+                panels.push(Panel { tasks, reads, writes });
+            } else {
+                assert_eq!(all, tasks, "each task is in one panel");
+            }
+        }
+        let mut scratch = vec![Line([GARBAGE; 16]); self.workspace.div_ceil(64) + 1];
+        let scratch = scratch.as_mut_ptr().cast();
         let mut found: Vec<Vec<bool>> =
             whole.iter().map(|result| vec![false; result.positions().len()]).collect();
-        for panel in &panels {
+        let numbered = phases.iter().enumerate();
+        for (phase, panel) in
+            numbered.flat_map(|(phase, panels)| panels.iter().map(move |panel| (phase, panel)))
+        {
             let mut reads = self.reads.clone();
             for (read, range) in reads.iter_mut().zip(&panel.reads) {
                 let outside = |p: &usize| range.as_ref().is_some_and(|range| !range.contains(p));
@@ -373,12 +390,10 @@ impl Job {
                 .map(|((.., in_place), own)| in_place.map_or(own, |read| sources[read]))
                 .collect();
             let sources: Vec<*const u8> = sources.iter().map(|address| address.cast_const()).collect();
-            let mut scratch = vec![Line([GARBAGE; 16]); self.workspace.div_ceil(64) + 1];
             let pool = Pool::new(1);
-            let scratch = scratch.as_mut_ptr().cast();
             let call = Call { pool: &pool, reads: &sources, writes: &writes, scratch };
             // SAFETY: the buffers are those of the launch, and each task runs once.
-            panel.tasks.iter().for_each(|&task| unsafe { tasks.run_task(&call, 0, task) });
+            panel.tasks.iter().for_each(|&task| unsafe { tasks.run_task(&call, phase, task) });
             for (w, range) in panel.writes.iter().enumerate() {
                 let (Some(range), in_place) = (range, self.results[w].2) else { continue };
                 let after = in_place.map_or(&results[w], |read| &reads[read]);
@@ -393,11 +408,13 @@ impl Job {
                 }
             }
         }
-        let are_known = panels[0].writes.iter().map(Option::is_some);
-        for (known, found) in are_known.zip(found) {
+        for (w, found) in found.into_iter().enumerate() {
+            let is_known = |panels: &&Vec<Panel>| panels.iter().all(|panel| panel.writes[w].is_some());
+            let known = phases.iter().filter(is_known).flatten();
+            let known = known.flat_map(|panel| panel.writes[w].clone()).any(|range| !range.is_empty());
             assert!(!known || found.into_iter().all(|found| found), "an element is in no panel");
         }
-        panels.len()
+        most
     }
 
     /// Runs with 1, 2 and 3 threads, which must agree bit for bit; the bits of each result in row-major

@@ -20,8 +20,11 @@ const PACKED_DEPTH_BLOCK: usize = 384;
 /// a tile register has of a row.
 pub(super) const ROUNDED_DEPTH: usize = 32;
 /// Number of rows that are processed with all columns of a task before the next block of rows. With
-/// [`DEPTH_BLOCK`], they take a part of a second-level cache.
-const ROW_BLOCK: usize = 8 * super::STRIP;
+/// [`DEPTH_BLOCK`], they take a part of a second-level cache. They are whole strips, and whole pairs of tile
+/// registers, which have 16 rows.
+pub(super) const ROW_BLOCK: usize = 8 * super::STRIP;
+/// Maximum size of an operand that is packed once for all tasks, in floats: 256 MiB.
+const MOST_SHARED: usize = 1 << 26;
 /// Maximum distance between the contiguous rows of a right operand that is not packed, in elements. Larger
 /// strides would exhaust the sets of the first-level cache and the TLB.
 const IN_PLACE_STRIDE: usize = 4096;
@@ -89,6 +92,35 @@ pub struct DotPlan {
     pub has_epilogue: bool,
     /// Size of the epilogue's partial results for one panel of rows, in bytes.
     pub partials: usize,
+    /// For each operand, true if it is packed once, into memory that all tasks read. Otherwise, each task
+    /// packs its part, if the operand is packed.
+    pub shares: [bool; 2],
+}
+
+/// Work of the tasks of a phase of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DotStage {
+    /// Operands are packed for all tasks.
+    Pack,
+    /// Blocks of the product are computed, with the epilogue unless sums are split.
+    Multiply,
+    /// Parts of sums are added up, and the epilogue runs on them.
+    Add,
+    /// The epilogue's partial results are combined.
+    Finish,
+}
+
+/// A block of an operand that one task packs for all others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackTask {
+    /// Index of the operand: 0 for the left one, 1 for the right one.
+    pub operand: usize,
+    /// Index of the product in the batch.
+    pub product: usize,
+    /// Range of rows of the left operand, or of columns of the right one.
+    pub free: Range<usize>,
+    /// Range of contracted indices.
+    pub depth: Range<usize>,
 }
 
 impl DotPlan {
@@ -158,7 +190,11 @@ impl DotPlan {
                 direct_write(body, writes, free)
             }
         };
+        let (readers, lengths) = (schedule.readers(), Self::packed_lengths(&problem));
+        let shares =
+            [0, 1].map(|i| rounds && readers[i] > 1 && lengths[i] * problem.batch_count() <= MOST_SHARED);
         Some(Self {
+            shares,
             packs_right: rounds || !right_in_place,
             rounds,
             stepped,
@@ -170,6 +206,21 @@ impl DotPlan {
             transposed,
             problem,
         })
+    }
+
+    /// Returns the number of phases.
+    pub fn phases(&self) -> usize {
+        2 + usize::from(self.shares != [false; 2])
+    }
+
+    /// Returns the work of the tasks of a phase.
+    pub fn stage(&self, phase: usize) -> DotStage {
+        match phase + 3 - self.phases() {
+            0 => DotStage::Pack,
+            1 => DotStage::Multiply,
+            _ if self.schedule.parts() > 1 => DotStage::Add,
+            _ => DotStage::Finish,
+        }
     }
 
     /// Returns the number of elements of the product.
@@ -215,6 +266,11 @@ impl DotPlan {
     /// Returns the number of panels of rows; at least 1.
     pub fn panels(&self) -> usize {
         self.schedule.panels(self.transposed).max(1)
+    }
+
+    /// Returns the approximate cost of packing a block of an operand, in nanoseconds of one core.
+    pub fn pack_cost(&self) -> usize {
+        100 + self.row_block() * self.depth_block() / 4
     }
 
     /// Returns the approximate cost of a task, in nanoseconds of one core.
@@ -266,6 +322,47 @@ impl DotPlan {
         self.partials * self.panels()
     }
 
+    /// Returns the number of floats of each operand of one product, if it is packed for all tasks.
+    fn packed_lengths(problem: &DotProblem) -> [usize; 2] {
+        let DotProblem { m, n, k, .. } = *problem;
+        [m * k, n.next_multiple_of(LINE) * k].map(|length| length.next_multiple_of(LINE))
+    }
+
+    /// Returns the number of floats of each operand in the workspace, if it is packed for all tasks.
+    fn shared_floats(&self) -> [usize; 2] {
+        let lengths = Self::packed_lengths(&self.problem);
+        [0, 1].map(|i| usize::from(self.shares[i]) * self.problem.batch_count() * lengths[i])
+    }
+
+    /// Returns the position in the workspace of an operand of a product that is packed for all tasks, in
+    /// floats.
+    pub fn packed_start(&self, operand: usize, product: usize) -> usize {
+        let before = (self.parts_bytes() + self.partials_bytes()) / size_of::<f32>();
+        let lengths = Self::packed_lengths(&self.problem);
+        before + self.shared_floats()[..operand].iter().sum::<usize>() + product * lengths[operand]
+    }
+
+    /// Returns the tasks that pack operands for all others: one for each block of rows or piece of columns,
+    /// and of the contracted indices that a task processes together.
+    pub fn pack_tasks(&self) -> Vec<PackTask> {
+        let depths = self.schedule.depth_pieces().flat_map(|piece| blocks(piece, self.depth_block()));
+        let depths: Vec<Range<usize>> = depths.collect();
+        let mut tasks = Vec::new();
+        for operand in (0..2).filter(|&operand| self.shares[operand]) {
+            let free: Vec<Range<usize>> = match operand {
+                0 => blocks(0..self.problem.m, self.row_block()).collect(),
+                _ => self.schedule.column_pieces().collect(),
+            };
+            for product in 0..self.problem.batch_count() {
+                for free in &free {
+                    let (free, depths) = (|| free.clone(), depths.iter().cloned());
+                    tasks.extend(depths.map(|depth| PackTask { operand, product, free: free(), depth }));
+                }
+            }
+        }
+        tasks
+    }
+
     /// Returns the lengths in floats of one thread's scratch sections: the packed right operand, a block of
     /// rows of the packed left operand, a panel of the right operand that is not yet rounded, and the raw
     /// product.
@@ -276,8 +373,8 @@ impl DotPlan {
         let rows = if self.depth_first() { rows } else { block };
         let scratch = self.direct.is_none() && self.schedule.parts() == 1;
         [
-            if self.packs_right { depth * columns } else { 0 },
-            if self.rounds { depth * block } else { 0 },
+            if self.packs_right && !self.shares[1] { depth * columns } else { 0 },
+            if self.rounds && !self.shares[0] { depth * block } else { 0 },
             if self.rounds { depth * columns.min(2 * LINE) } else { 0 },
             if scratch { rows * self.product_stride() } else { 0 },
         ]
@@ -290,10 +387,11 @@ impl DotPlan {
     }
 
     /// Returns the number of bytes of scratch on this many threads: parts of split sums, partial results of
-    /// the epilogue, then each thread's sections.
+    /// the epilogue, operands that are packed for all tasks, then each thread's sections.
     pub fn workspace(&self, threads: usize) -> usize {
-        let thread = self.sections().iter().sum::<usize>() * size_of::<f32>();
-        self.parts_bytes() + self.partials_bytes() + threads * thread
+        let floats =
+            self.shared_floats().iter().sum::<usize>() + threads * self.sections().iter().sum::<usize>();
+        self.parts_bytes() + self.partials_bytes() + floats * size_of::<f32>()
     }
 
     /// Returns the task with this index.
@@ -317,6 +415,12 @@ pub fn dot_workspace(
 ) -> usize {
     let plan = DotPlan::new(kernel, reads, writes, may_alias, operands);
     plan.expect("the operands of a product were copied to fit").workspace(threads)
+}
+
+/// Splits a range into blocks of this size; the last one may be smaller.
+fn blocks(range: Range<usize>, size: usize) -> impl Iterator<Item = Range<usize>> {
+    let end = range.end;
+    range.step_by(size.max(1)).map(move |start| start..(start + size).min(end))
 }
 
 /// Returns `true` if columns lie in runs of neighbors that fill most of the widest vectors, so that the empty

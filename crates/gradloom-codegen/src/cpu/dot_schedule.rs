@@ -5,10 +5,11 @@
 //! threads.
 //!
 //! A task packs its columns of the right operand, so each panel of rows packs them again. Hence columns are
-//! split first, and rows only if there are enough of them to pay for that.
+//! split first, and rows only if there are enough of them to pay for that. Operands that are rounded are
+//! packed once for all tasks.
 
 use super::STRIP;
-use super::dot_plan::ROUNDED_DEPTH;
+use super::dot_plan::{ROUNDED_DEPTH, ROW_BLOCK};
 use crate::product::DotProblem;
 use std::ops::Range;
 
@@ -18,13 +19,18 @@ const TASKS: usize = 32;
 const TASKS_OF_FEW_ROWS: usize = 16;
 /// Minimum number of columns of a task if columns are split for the number of tasks alone.
 const LEAST_COLUMNS: usize = 64;
-/// As [`TASKS`] and [`LEAST_COLUMNS`], if operands are rounded, so that each task packs its part of both.
+/// As [`TASKS`] and [`LEAST_COLUMNS`], if operands are rounded.
 const ROUNDED: [usize; 2] = [16, 128];
 /// Minimum work of a task, in floating-point operations: about 20 microseconds.
 const TASK_WORK: f64 = 4e6;
 /// Cost of reading or writing an element, in floating-point operations. It dominates in matrix-vector
 /// products, which are memory-bound.
 const WORK_PER_ELEMENT: f64 = 40.0;
+/// Fixed cost of a task, in floating-point operations of the processors that round operands.
+const TASK_OVERHEAD: f64 = 2.5e5;
+/// Number of elements of a rounded operand that are read in the time in which an element of a part of a sum,
+/// in f32, is written, read and added.
+const ADDED: usize = 4;
 /// Unit in which columns are split: two of the widest vectors.
 const COLUMN_UNIT: usize = 32;
 /// Unit in which rows are split: the height of the tallest micro-kernel.
@@ -154,40 +160,41 @@ impl DotSchedule {
         }
     }
 
-    /// Creates the split of a problem whose operands are rounded while every task packs its part of both.
-    /// Among the splits into enough tasks, it is the one that packs the fewest elements, where adding a part
-    /// of a sum counts as packing two.
+    /// Creates the split of a problem whose operands are rounded: the fastest one on many threads, of all
+    /// with at most [`MOST_ROWS`] and [`MOST_ROUNDED_COLUMNS`]. The estimate of the time counts the
+    /// arithmetic of the busiest thread, the elements that all tasks read from the operands, and those of
+    /// parts of sums.
     pub fn of_rounded(problem: &DotProblem, may_split_sums: bool) -> Self {
         let DotProblem { m, n, k, .. } = *problem;
         let [tasks, _] = ROUNDED;
         let plain = Self::into_tasks(problem, may_split_sums, ROUNDED);
-        let wanted = (plain.tasks() / plain.products.pieces().max(1)).min(tasks);
+        let threads = (plain.tasks() / plain.products.pieces().max(1)).min(tasks);
         if plain.rows.pieces() * plain.columns.pieces() * plain.parts() <= 1 {
             return plain;
         }
-        let most_parts = if may_split_sums { (k / LEAST_DEPTH).clamp(1, tasks) } else { 1 };
-        let least_columns = n.div_ceil(MOST_ROUNDED_COLUMNS).max(1);
-        let packed = |[rows, columns, parts]: [usize; 3]| {
-            let sums = 2 * (parts - 1) * m * n;
-            (m * k * columns + k * n * rows + sums, rows * columns * parts)
+        let cost = |split: &Self| {
+            let [_, rows, columns, depth] = split.largest_task();
+            let tasks = split.tasks() / split.products.pieces();
+            let work = 2 * rows * columns * depth * tasks.next_multiple_of(threads);
+            let [of_left, of_right] = split.readers();
+            let elements = m * k * of_left + k * n * of_right + ADDED * (split.parts() - 1) * m * n;
+            work as f64 + WORK_PER_ELEMENT * elements as f64 + TASK_OVERHEAD * tasks as f64
         };
-        let mut best = None;
-        for rows in m.div_ceil(MOST_ROWS).max(1)..=m.div_ceil(LEAST_ROWS).max(1).max(m.div_ceil(MOST_ROWS)) {
-            for parts in 1..=most_parts {
-                let columns = wanted.div_ceil(rows * parts).min(n.div_ceil(COLUMN_UNIT)).max(least_columns);
-                let split = [rows, columns, parts];
-                if best.is_none_or(|best| packed(split) < packed(best)) {
-                    best = Some(split);
-                }
-            }
-        }
-        let Some([rows, columns, parts]) = best else { return plain };
-        Self {
-            rows: Split::new(m, rows, ROW_UNIT),
-            columns: Split::new(n, columns, COLUMN_UNIT),
+        let sizes = |unit, extent: usize, most| {
+            (1..=most / unit).map(move |i| i * unit).take_while(move |&size| size < extent + unit)
+        };
+        let most_parts = if may_split_sums { (k / LEAST_DEPTH).clamp(1, tasks) } else { 1 };
+        let splits = sizes(ROW_BLOCK, m, MOST_ROWS).flat_map(|rows| {
+            let columns = sizes(COLUMN_UNIT, n, MOST_ROUNDED_COLUMNS);
+            columns.flat_map(move |columns| (1..=most_parts).map(move |parts| [rows, columns, parts]))
+        });
+        let splits = splits.map(|[rows, columns, parts]| Self {
+            rows: Split { extent: m, size: rows },
+            columns: Split { extent: n, size: columns },
             depth: Split::new(k, parts, ROUNDED_DEPTH),
-            ..plain
-        }
+            ..plain.clone()
+        });
+        splits.min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or(plain)
     }
 
     /// Returns the number of tasks; 0 if there is nothing to write.
@@ -199,6 +206,21 @@ impl DotSchedule {
     /// 0.
     pub fn parts(&self) -> usize {
         self.depth.pieces().max(1)
+    }
+
+    /// Returns the ranges of columns, each of which belongs to a column of tasks.
+    pub fn column_pieces(&self) -> impl Iterator<Item = Range<usize>> {
+        (0..self.columns.pieces()).map(|piece| self.columns.piece(piece))
+    }
+
+    /// Returns the ranges of contracted indices, one for each part of a sum.
+    pub fn depth_pieces(&self) -> impl Iterator<Item = Range<usize>> {
+        (0..self.depth.pieces()).map(|piece| self.depth.piece(piece))
+    }
+
+    /// Returns the number of tasks that read each element of the left operand, and of the right one.
+    pub fn readers(&self) -> [usize; 2] {
+        [self.columns.pieces(), self.rows.pieces()]
     }
 
     /// Returns the number of products, rows, columns and contracted indices of the largest task.
@@ -290,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn rounded_operands_are_packed_as_seldom_as_the_number_of_tasks_allows() {
+    fn rounded_operands_are_read_as_seldom_as_the_number_of_tasks_allows() {
         let split = |extents, may_split_sums| {
             let problem = problem(1, extents, true, false);
             let schedule = DotSchedule::of_rounded(&problem, may_split_sums);
@@ -301,7 +323,7 @@ mod tests {
         assert_eq!(split([8, 8, 8], true), ([1, 1, 1], true));
         // A square product is split in both directions rather than by columns alone.
         assert_eq!(split([1024, 1024, 1024], false), ([4, 4, 1], true));
-        // The gradient of a weight has long sums: it is cheaper to add parts than to pack operands again.
+        // The gradient of a weight has long sums: it is cheaper to add parts than to read operands again.
         let (pieces, enough) = split([384, 384, 8192], true);
         assert!(enough && pieces[2] > 1, "{pieces:?}");
         assert_eq!(split([384, 384, 8192], false).0[2], 1);

@@ -28,7 +28,7 @@ mod target;
 
 pub use attention_blocks::{AttentionShape, STRIP, attention_workspace};
 pub use compiled::{CpuCompiler, CpuKernel, CpuKernels};
-pub use dot_plan::{DotPlan, Form, dot_workspace};
+pub use dot_plan::{DotPlan, DotStage, Form, PackTask, dot_workspace};
 pub use dot_schedule::{DotSchedule, DotTask, FEW_ROWS};
 pub use loop_schedule::{
     LEAF_ROWS, LoopSchedule, column_partials, column_total, loop_workspace, partial_bytes,

@@ -4,7 +4,7 @@
 //! access, so that a later launch may start on the rows of one panel while others are computed. Invariants:
 //! each task is in one panel; a task accesses no element outside of its panel's ranges.
 
-use super::{AttentionShape, CpuKernel, DotPlan, LoopSchedule};
+use super::{AttentionShape, CpuKernel, DotPlan, DotStage, Form, LoopSchedule, PackTask};
 use gradloom_core::ir::OpKind;
 use gradloom_core::kernel::{Access, Body, Kernel, Launch, Level, NodeKind, Store};
 use std::ops::Range;
@@ -12,7 +12,7 @@ use std::ops::Range;
 /// Maximum number of panels of a launch: enough to keep 16 threads busy at its end.
 const PANELS: usize = 8;
 
-/// Tasks of the first phase of a launch, and the elements that they access.
+/// Tasks of a phase of a launch, and the elements that they access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Panel {
     /// Tasks of the panel.
@@ -23,17 +23,21 @@ pub struct Panel {
     pub writes: Vec<Option<Range<usize>>>,
 }
 
-/// Returns the panels of a launch's first phase; none if its tasks may access any element, or may trap.
-pub fn panels(launch: &Launch, kernel: &CpuKernel) -> Vec<Panel> {
+/// Returns the panels of a phase of a launch; none if its tasks may access any element, or may trap.
+pub fn panels(launch: &Launch, kernel: &CpuKernel, phase: usize) -> Vec<Panel> {
     let body = launch.kernel.body();
     if body.is_some_and(Body::can_trap) {
         return Vec::new();
     }
     match (&launch.kernel, kernel) {
-        (Kernel::Loop(body), CpuKernel::Loop(_)) => of_loop(launch, body),
-        (_, CpuKernel::Product(plan, _)) => of_product(launch, plan, body),
+        (Kernel::Loop(body), CpuKernel::Loop(_)) if phase == 0 => of_loop(launch, body),
+        (_, CpuKernel::Product(plan, _)) => match plan.stage(phase) {
+            DotStage::Pack => of_packing(launch, plan),
+            DotStage::Multiply => of_product(launch, plan, body),
+            DotStage::Add | DotStage::Finish => Vec::new(),
+        },
         (Kernel::Op(OpKind::Attention(spec) | OpKind::AttentionGrad(spec)), _)
-            if spec.extra_operands() == 0 =>
+            if spec.extra_operands() == 0 && phase == 0 =>
         {
             of_attention(launch)
         }
@@ -49,7 +53,7 @@ fn of_loop(launch: &Launch, body: &Body) -> Vec<Panel> {
         let tasks = (0..schedule.tasks()).filter(|task| own.contains(&(task % pieces))).collect();
         of_rows(launch, Some(body), tasks, &rows, body.rows)
     };
-    split(pieces).map(panel).collect()
+    split_of_several(pieces).map(panel).collect()
 }
 
 fn of_product(launch: &Launch, plan: &DotPlan, body: Option<&Body>) -> Vec<Panel> {
@@ -74,11 +78,52 @@ fn of_product(launch: &Launch, plan: &DotPlan, body: Option<&Body>) -> Vec<Panel
             first + rows.start * left.free_stride..first + last + 1
         }));
         let mut panel = of_rows(launch, body, tasks, &rows, plan.positions().0);
-        // An epilogue loads neither operand of the product.
-        (panel.reads[0], panel.reads[1]) = (Some(read), None);
+        // An epilogue loads neither operand of the product, and packed operands are in the workspace.
+        panel.reads[0] = Some(if plan.shares[0] { 0..0 } else { read });
+        panel.reads[1] = plan.shares[1].then_some(0..0);
         panel
     };
-    split(plan.panels()).map(panel).collect()
+    split_of_several(plan.panels()).map(panel).collect()
+}
+
+/// Returns the panels of tasks that pack operands: for each operand, those whose elements are neighbors.
+fn of_packing(launch: &Launch, plan: &DotPlan) -> Vec<Panel> {
+    let tasks: Vec<(usize, PackTask)> = plan.pack_tasks().into_iter().enumerate().collect();
+    let problem = &plan.problem;
+    // Returns the elements that a task packs; `None` if they may be any.
+    let read = |task: &PackTask| {
+        let view = [problem.lhs, problem.rhs][task.operand];
+        if task.operand == 1 && (plan.stepped.is_some() || plan.form != Form::F32) {
+            return None;
+        }
+        let (lhs, rhs) = problem.batch_offsets(task.product);
+        let first = [lhs, rhs][task.operand]
+            + task.free.start * view.free_stride
+            + task.depth.start * view.contract_stride;
+        let last = (task.free.len() - 1) * view.free_stride + (task.depth.len() - 1) * view.contract_stride;
+        Some(first..first + last + 1)
+    };
+    let mut panels = Vec::new();
+    for operand in 0..2 {
+        let mut own: Vec<_> = tasks
+            .iter()
+            .filter(|(_, task)| task.operand == operand)
+            .map(|(i, task)| (read(task), *i))
+            .collect();
+        own.sort_by_key(|(read, i)| (read.as_ref().map(|read| read.start), *i));
+        for range in split(own.len()) {
+            let tasks = &own[range];
+            let mut reads = vec![Some(0..0); launch.reads.len()];
+            reads[operand] = tasks
+                .iter()
+                .map(|(read, _)| read.clone())
+                .reduce(|a, b| Some(hull([a?, b?].into_iter())))
+                .flatten();
+            let tasks = tasks.iter().map(|(_, task)| *task).collect();
+            panels.push(Panel { tasks, reads, writes: vec![Some(0..0); launch.writes.len()] });
+        }
+    }
+    panels
 }
 
 fn of_attention(launch: &Launch) -> Vec<Panel> {
@@ -91,7 +136,7 @@ fn of_attention(launch: &Launch) -> Vec<Panel> {
         let is_own = |task: &usize| batches.contains(&(task % heads / kv_heads));
         of_rows(launch, None, (0..heads * chunks).filter(is_own).collect(), &batches, batch)
     };
-    split(if heads == 0 { 0 } else { batch }).map(panel).collect()
+    split_of_several(if heads == 0 { 0 } else { batch }).map(panel).collect()
 }
 
 /// Returns the smallest range that contains all of these.
@@ -99,10 +144,15 @@ fn hull(ranges: impl Iterator<Item = Range<usize>>) -> Range<usize> {
     ranges.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or_default()
 }
 
-/// Splits `pieces` into at most [`PANELS`] ranges; into none if there would be only one.
+/// Splits `pieces` into at most [`PANELS`] ranges.
 fn split(pieces: usize) -> impl Iterator<Item = Range<usize>> {
-    let panels = if pieces > 1 { pieces.min(PANELS) } else { 0 };
+    let panels = pieces.min(PANELS);
     (0..panels).map(move |panel| pieces * panel / panels..pieces * (panel + 1) / panels)
+}
+
+/// Splits `pieces` into at most [`PANELS`] ranges; into none if there would be only one.
+fn split_of_several(pieces: usize) -> impl Iterator<Item = Range<usize>> {
+    split(if pieces > 1 { pieces } else { 0 })
 }
 
 /// Returns the panel of `rows` of `all` rows. Without a body, all operands and results have these rows.

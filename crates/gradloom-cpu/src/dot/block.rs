@@ -9,11 +9,11 @@ use crate::matrix::few::{add_rows, dots};
 #[cfg(target_arch = "x86_64")]
 use crate::matrix::pack::panels;
 use crate::matrix::pack::{pack_rows, pack_stepped, pack_transposed};
-use crate::matrix::rounded::{Arithmetic, round_in_place, round_rows};
+use crate::matrix::rounded::{Arithmetic, round_in_place};
 use crate::matrix::stored::Stored;
 use crate::matrix::stored::{Bf16, F16, pack_stored};
 use crate::matrix::tile::{Columns, Rows, Steps, TileTarget, panel};
-use crate::simd::{Simd, Vectorized};
+use crate::simd::{Simd, Vectorized, WIDEST};
 use gradloom_codegen::cpu::{FEW_ROWS, Form};
 use gradloom_codegen::product::{MatrixView, SteppedView};
 use gradloom_core::ir::BLOCK;
@@ -74,13 +74,41 @@ impl StoredOperand {
     }
 }
 
+/// Memory of a packed operand.
+#[derive(Clone, Copy)]
+pub(super) enum Packed {
+    /// Buffer of the task, which packs a block before it reads it.
+    Own(*mut f32),
+    /// Memory with all blocks of the operand, which other tasks have packed.
+    Shared(SharedOperand),
+}
+
+/// An operand that is packed for all tasks, from a task's first free and contracted index on.
+#[derive(Clone, Copy)]
+pub(super) struct SharedOperand {
+    /// Address of the packed operand.
+    pub(super) start: *mut f32,
+    /// Number of contracted indices of the operand.
+    pub(super) extent: usize,
+    pub(super) free: usize,
+    pub(super) depth: usize,
+}
+
+impl SharedOperand {
+    /// Returns the address of the block of `count` free indices, including padding, that starts at the given
+    /// ones of the task.
+    pub(super) fn block(&self, free: usize, count: usize, depth: usize) -> *mut f32 {
+        self.start.wrapping_add((self.free + free) * self.extent + (self.depth + depth) * count)
+    }
+}
+
 /// Rounding of both operands to bf16 while they are packed.
 #[derive(Clone, Copy)]
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "f32 is rounded where it is packed"))]
 pub(super) struct Rounding {
     pub(super) arithmetic: Arithmetic,
-    /// Buffer for a block of rows of the packed left operand.
-    pub(super) left: *mut f32,
+    /// Memory of the packed left operand; that of the task has room for a block of rows.
+    pub(super) left: Packed,
     /// Buffer for a panel of the right operand that is not yet rounded.
     pub(super) panel: *mut f32,
 }
@@ -112,8 +140,8 @@ pub(super) struct ProductBlock<'a> {
     pub(super) depth_block: usize,
     /// True if the operands may not fit in the second-level cache.
     pub(super) far: bool,
-    /// Buffer for the packed right operand, if it is packed.
-    pub(super) packed_right: Option<*mut f32>,
+    /// Memory of the packed right operand, if it is packed.
+    pub(super) packed_right: Option<Packed>,
     /// The rounding of the operands, if they are rounded; the right one is then packed.
     pub(super) rounding: Option<Rounding>,
     /// The right operand, if its contracted indices span several axes; `right` is then not read.
@@ -167,16 +195,20 @@ impl ProductBlock<'_> {
     /// Same as [`ProductBlock::multiply`].
     #[inline(always)]
     unsafe fn depth_block<S: Simd>(&mut self, simd: S, rows: &Range<usize>, depth: &Range<usize>) {
-        if let Some(to) = self.packed_right {
-            simd.vectorize(PackRight { block: self, depth, to });
-        }
+        let packed = self.packed_right.map(|packed| match packed {
+            Packed::Own(to) => {
+                simd.vectorize(Pack { block: self, operand: 1, depth, to });
+                to.cast_const()
+            }
+            Packed::Shared(shared) => shared.block(0, padded(self.columns), depth.start),
+        });
         let mut start = rows.start;
         while start < rows.end {
             let rows = start..(start + self.row_block).min(rows.end);
             let first = if self.product.reused { 0 } else { rows.start };
             let product = self.product.start.wrapping_add(first * self.product.row_stride);
             // SAFETY: guaranteed by the caller.
-            unsafe { self.row_block(simd, &rows, depth, product) };
+            unsafe { self.row_block(simd, &rows, depth, packed, product) };
             start = rows.end;
             if depth.end == self.depth {
                 (self.finish)(rows, product);
@@ -308,7 +340,15 @@ impl ProductBlock<'_> {
         }
     }
 
-    /// Computes the product of some rows with all columns, over a range of contracted indices.
+    /// Returns some rows of the left operand.
+    fn left_rows(&self, first: usize, depth: &Range<usize>) -> Rows {
+        let left = self.left;
+        let start = left.at(first, depth.start);
+        Rows { start, row_stride: left.free_stride, step: left.contract_stride }
+    }
+
+    /// Computes the product of some rows with all columns, over a range of contracted indices, of which
+    /// `packed` is the right operand if it is packed.
     ///
     /// # Safety
     /// Same as [`ProductBlock::multiply`].
@@ -318,32 +358,42 @@ impl ProductBlock<'_> {
         simd: S,
         rows: &Range<usize>,
         depth: &Range<usize>,
+        packed: Option<*const f32>,
         product: *mut f32,
     ) {
-        let left = self.left;
-        let left = Rows {
-            start: left.at(rows.start, depth.start),
-            row_stride: left.free_stride,
-            step: left.contract_stride,
-        };
-        let left = match self.rounding {
+        let mut left = self.left_rows(rows.start, depth);
+        if let Some(Rounding { arithmetic, left: memory, .. }) = self.rounding {
+            let (extents, is_contiguous) = ([rows.len(), depth.len()], left.step == 1);
+            let start = match memory {
+                Packed::Own(to) => {
+                    // SAFETY: guaranteed by the caller.
+                    unsafe { arithmetic.pack_rows(extents, left, to) };
+                    to
+                }
+                Packed::Shared(shared) => shared.block(rows.start, rows.len(), depth.start),
+            };
+            left = arithmetic.packed_rows(extents, is_contiguous, start);
             #[cfg(target_arch = "x86_64")]
-            Some(Rounding { arithmetic: Arithmetic::Pairs(_), .. }) => {
-                // SAFETY: guaranteed by the caller.
-                return unsafe { self.row_block_of_pairs(rows.len(), depth, left, product) };
+            if let (Arithmetic::Pairs(bf16), Some(packed)) = (arithmetic, packed) {
+                let target = TileTarget {
+                    start: product,
+                    row_stride: self.product.row_stride,
+                    columns: self.columns,
+                    padded: false,
+                    accumulate: depth.start > 0,
+                };
+                // SAFETY: guaranteed by the caller; both operands are packed for these contracted indices.
+                return unsafe { bf16.multiply(extents, left, packed, target) };
             }
-            // SAFETY: guaranteed by the caller.
-            Some(rounding) => unsafe { round_rows(rows.len(), depth.len(), left, rounding.left) },
-            None => left,
-        };
+        }
         let panel_width = 2 * S::LANES;
         let padded = self.columns.next_multiple_of(S::LANES);
         let mut column = 0;
         while column < self.columns {
             let mut count = (self.columns - column).min(panel_width);
-            let (start, steps) = match (self.packed_right, &self.stepped) {
+            let (start, steps) = match (packed, &self.stepped) {
                 (Some(packed), _) => (
-                    packed.wrapping_add(column * depth.len()).cast_const(),
+                    packed.wrapping_add(column * depth.len()),
                     Steps::Equal((padded - column).min(panel_width)),
                 ),
                 (None, Some(Stepped { start, steps, column: first, row_offsets: Some(offsets), .. })) => {
@@ -370,47 +420,35 @@ impl ProductBlock<'_> {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-impl ProductBlock<'_> {
-    /// Computes the product of some rows with all columns from pairs of bf16.
-    ///
-    /// # Safety
-    /// Same as [`ProductBlock::multiply`]; operands must be rounded to pairs.
-    unsafe fn row_block_of_pairs(&self, count: usize, depth: &Range<usize>, left: Rows, product: *mut f32) {
-        let (Some(packed), Some(Rounding { arithmetic: Arithmetic::Pairs(bf16), left: room, .. })) =
-            (self.packed_right, self.rounding)
-        else {
-            return;
-        };
-        let target = TileTarget {
-            start: product,
-            row_stride: self.product.row_stride,
-            columns: self.columns,
-            padded: false,
-            accumulate: depth.start > 0,
-        };
-        // SAFETY: guaranteed by the caller; both operands are packed for these contracted indices.
+/// Work of packing a block of an operand, which is compiled as a separate function because engines that
+/// compile at run time optimize long functions late.
+pub(super) struct Pack<'a, 'b> {
+    pub(super) block: &'a ProductBlock<'b>,
+    /// Index of the operand, of which all rows or columns of the block are packed.
+    pub(super) operand: usize,
+    pub(super) depth: &'a Range<usize>,
+    pub(super) to: *mut f32,
+}
+
+impl Vectorized for Pack<'_, '_> {
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { block, depth, to, .. } = self;
+        // SAFETY: as guaranteed by the creator of the block.
         unsafe {
-            let left = bf16.pack_rows(count, depth.len(), left, room);
-            bf16.multiply([count, depth.len()], left, packed, target);
+            match (self.operand, block.rounding) {
+                (0, Some(Rounding { arithmetic, .. })) => {
+                    arithmetic.pack_rows([block.rows, depth.len()], block.left_rows(0, depth), to);
+                }
+                _ => block.pack_right(simd, depth, to),
+            }
         }
     }
 }
 
-/// Operands of [`ProductBlock::pack_right`], which is compiled as a separate function because engines that
-/// compile at run time optimize long functions late.
-struct PackRight<'a, 'b> {
-    block: &'a ProductBlock<'b>,
-    depth: &'a Range<usize>,
-    to: *mut f32,
-}
-
-impl Vectorized for PackRight<'_, '_> {
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        // SAFETY: as guaranteed by the creator of the block.
-        unsafe { self.block.pack_right(simd, self.depth, self.to) }
-    }
+/// Returns the number of columns of memory for `columns` packed ones, which fill whole vectors of any width.
+pub(super) fn padded(columns: usize) -> usize {
+    columns.next_multiple_of(WIDEST)
 }
 
 /// Computes a whole block of few rows, with a right operand whose rows or columns are contiguous.

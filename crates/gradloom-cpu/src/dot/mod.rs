@@ -2,9 +2,10 @@
 //!
 //! In: a launch of a `Dot` or a [`Kernel::Dot`](gradloom_core::kernel::Kernel), with operands in layouts that
 //! [`DotProblem::new`](gradloom_codegen::cpu::DotProblem) takes. Out: a kernel that runs the tasks of its
-//! [`DotPlan`]: each computes a block of the product, and the epilogue on it while it is in the cache. Always
-//! holds: blocks and the order of every sum depend on the launch alone; a run allocates nothing; the raw
-//! product is never written where the epilogue still has to read.
+//! [`DotPlan`]: each computes a block of the product, and the epilogue on it while it is in the cache.
+//! Operands that are rounded are first packed by other tasks. Always holds: blocks and the order of every sum
+//! depend on the launch alone; a run allocates nothing; the raw product is never written where the epilogue
+//! still has to read.
 
 mod block;
 mod epilogue;
@@ -16,9 +17,12 @@ use super::kernel::Tasks;
 use super::simd::dispatch;
 use super::{Call, InstructionSet, Prepared, Trap};
 use crate::matrix::rounded::Arithmetic;
-use block::{MatrixOperand, Product, ProductBlock, Rounding, Stepped, StoredOperand};
+use block::{
+    MatrixOperand, Pack, Packed, Product, ProductBlock, Rounding, SharedOperand, Stepped, StoredOperand,
+    padded,
+};
 use epilogue::Epilogue;
-use gradloom_codegen::cpu::{DotPlan, DotTask, Form, loops};
+use gradloom_codegen::cpu::{DotPlan, DotStage, DotTask, Form, PackTask, loops};
 use gradloom_codegen::product::SteppedView;
 use gradloom_core::kernel::Launch;
 use gradloom_device::host::current_worker;
@@ -53,6 +57,8 @@ struct Dot {
     /// ([`DotPlan::sections`]).
     shared: usize,
     sections: [usize; 4],
+    /// Tasks that pack operands for all others.
+    packs: Vec<PackTask>,
     /// Row offsets of a right operand that is read in place although its indices take several strides.
     row_offsets: Vec<usize>,
     level: InstructionSet,
@@ -81,35 +87,41 @@ impl Dot {
             _ => Vec::new(),
         };
         let faults = Faults::new();
-        Self { plan, epilogue, direct, threads, shared, sections, row_offsets, level, faults }
+        let packs = plan.pack_tasks();
+        Self { plan, epilogue, direct, threads, shared, sections, packs, row_offsets, level, faults }
     }
 }
 
 impl Tasks for Dot {
     fn phases(&self) -> usize {
-        2
+        self.plan.phases()
     }
 
     fn count(&self, phase: usize) -> usize {
-        match (phase, self.plan.elements()) {
+        match (self.plan.stage(phase), self.plan.elements()) {
+            (DotStage::Pack, _) => self.packs.len(),
             // An epilogue has something to do even for no rows: reductions of nothing.
-            (0, 0) => usize::from(self.epilogue.is_some()),
-            (0, _) => self.plan.schedule.tasks(),
-            _ if self.plan.schedule.parts() > 1 => self.plan.sum_tasks(),
-            _ => self.epilogue.as_ref().map_or(0, Epilogue::finish_tasks),
+            (DotStage::Multiply, 0) => usize::from(self.epilogue.is_some()),
+            (DotStage::Multiply, _) => self.plan.schedule.tasks(),
+            (DotStage::Add, _) => self.plan.sum_tasks(),
+            (DotStage::Finish, _) => self.epilogue.as_ref().map_or(0, Epilogue::finish_tasks),
         }
     }
 
     fn cost(&self, phase: usize) -> usize {
-        if phase == 0 { self.plan.task_cost() } else { 2_000 }
+        match self.plan.stage(phase) {
+            DotStage::Pack => self.plan.pack_cost(),
+            DotStage::Multiply => self.plan.task_cost(),
+            DotStage::Add | DotStage::Finish => 2_000,
+        }
     }
 
     unsafe fn run_task(&self, call: &Call<'_>, phase: usize, index: usize) {
-        match (phase, &self.epilogue) {
-            (0, _) => self.first_phase(call, index),
-            (_, _) if self.plan.schedule.parts() > 1 => self.add_parts(call, index),
-            (_, Some(epilogue)) => epilogue.finish(call, index),
-            (_, None) => {}
+        match self.plan.stage(phase) {
+            DotStage::Pack => self.pack(call, &self.packs[index]),
+            DotStage::Multiply => self.multiply(call, index),
+            DotStage::Add => self.add_parts(call, index),
+            DotStage::Finish => self.epilogue.iter().for_each(|epilogue| epilogue.finish(call, index)),
         }
     }
 
@@ -120,8 +132,35 @@ impl Tasks for Dot {
 }
 
 impl Dot {
+    /// Packs a block of an operand for all tasks.
+    fn pack(&self, call: &Call<'_>, task: &PackTask) {
+        let PackTask { operand, product, ref free, ref depth } = *task;
+        let [rows, columns] = [0, 1].map(|i| if i == operand { free.clone() } else { 0..0 });
+        let count = if operand == 0 { rows.len() } else { padded(columns.len()) };
+        let to = self.shared_operand(call, operand, product, [free.start, depth.start]).block(0, count, 0);
+        let task = DotTask { products: product..product + 1, rows, columns, part: 0, depth: depth.clone() };
+        // Nothing is multiplied.
+        let target = Product { start: std::ptr::null_mut(), row_stride: 0, reused: true };
+        let mut finish = |_: Range<usize>, _| {};
+        let block = &self.product_block(call, &task, product, target, &mut finish);
+        // SAFETY: the level is one of this machine's.
+        unsafe { dispatch(self.level, Pack { block, operand, depth: &(0..depth.len()), to }) };
+    }
+
+    /// Returns an operand that is packed for all tasks, from a free and a contracted index on.
+    fn shared_operand(
+        &self,
+        call: &Call<'_>,
+        operand: usize,
+        product: usize,
+        [free, depth]: [usize; 2],
+    ) -> SharedOperand {
+        let start = call.scratch(0).cast::<f32>().wrapping_add(self.plan.packed_start(operand, product));
+        SharedOperand { start, extent: self.plan.problem.k, free, depth }
+    }
+
     /// Computes a block of the product, and runs the epilogue on it unless sums were split.
-    fn first_phase(&self, call: &Call<'_>, index: usize) {
+    fn multiply(&self, call: &Call<'_>, index: usize) {
         if self.plan.elements() == 0 {
             return self.epilogue.iter().for_each(|epilogue| epilogue.run_on_nothing(call, &self.faults));
         }
@@ -155,8 +194,41 @@ impl Dot {
         product: usize,
         mut finish: impl FnMut(Range<usize>, *const f32, usize),
     ) {
-        let plan = &self.plan;
-        let problem = &plan.problem;
+        let (plan, problem) = (&self.plan, &self.plan.problem);
+        let first = product * problem.m + task.rows.start;
+        let in_place = first * problem.n + task.columns.start;
+        let target = match (self.part(call, task.part), plan.schedule.parts()) {
+            (Some(start), _) => {
+                Product { start: start.wrapping_add(in_place), row_stride: problem.n, reused: false }
+            }
+            (None, _) => {
+                let start = self.scratch(call)[3];
+                Product { start, row_stride: plan.product_stride(), reused: !plan.depth_first() }
+            }
+        };
+        let mut finish = |rows: Range<usize>, from| match plan.transposed {
+            // The one row is the epilogue's column.
+            true => {
+                let first = product * problem.n + task.columns.start;
+                finish(first..first + task.columns.len(), from, 1);
+            }
+            false => finish(first + rows.start..first + rows.end, from, target.row_stride),
+        };
+        let block = self.product_block(call, task, product, target, &mut finish);
+        // SAFETY: the level is one of this machine's.
+        unsafe { dispatch(self.level, block) };
+    }
+
+    /// Returns a task's block of one product.
+    fn product_block<'a>(
+        &'a self,
+        call: &Call<'_>,
+        task: &DotTask,
+        product: usize,
+        target: Product,
+        finish: &'a mut dyn FnMut(Range<usize>, *const f32),
+    ) -> ProductBlock<'a> {
+        let (plan, problem) = (&self.plan, &self.plan.problem);
         let (lhs, rhs) = match plan.transposed {
             false => (0, 1),
             true => (1, 0),
@@ -172,54 +244,38 @@ impl Dot {
                 + StoredOperand::bytes_to(plan.form, task.depth.start, view.contract_stride);
             StoredOperand { start: call.read::<u8>(rhs, bytes), form: plan.form }
         });
-        let [packed_right, packed_left, panel, scratch] = self.scratch(call);
-        let first = product * problem.m + task.rows.start;
-        let in_place = first * problem.n + task.columns.start;
-        let target = match (self.part(call, task.part), plan.schedule.parts()) {
-            (Some(start), _) => {
-                Product { start: start.wrapping_add(in_place), row_stride: problem.n, reused: false }
-            }
-            (None, _) => {
-                Product { start: scratch, row_stride: plan.product_stride(), reused: !plan.depth_first() }
-            }
+        let (free, depth) = ([task.rows.start, task.columns.start], task.depth.start);
+        let [packed_right, packed_left, panel, _] = self.scratch(call);
+        let packed = |operand: usize, own| match plan.shares[operand] {
+            true => Packed::Shared(self.shared_operand(call, operand, product, [free[operand], depth])),
+            false => Packed::Own(own),
         };
-        let transposed = plan.transposed;
-        let columns = task.columns.clone();
-        let block = ProductBlock {
+        ProductBlock {
             rows: task.rows.len(),
-            columns: columns.len(),
+            columns: task.columns.len(),
             depth: task.depth.len(),
-            left: left.from(task.rows.start, task.depth.start),
-            right: right.from(columns.start, task.depth.start),
+            left: left.from(free[0], depth),
+            right: right.from(free[1], depth),
             product: target,
             row_block: plan.row_block(),
             depth_block: plan.depth_block(),
             far: plan.operands_bytes() > NEAR,
-            packed_right: plan.packs_right.then_some(packed_right),
+            packed_right: plan.packs_right.then(|| packed(1, packed_right)),
             rounding: plan.rounds.then(|| Rounding {
                 arithmetic: Arithmetic::of(self.level),
-                left: packed_left,
+                left: packed(0, packed_left),
                 panel,
             }),
             stepped: plan.stepped.as_ref().map(|steps| Stepped {
                 start: operand(rhs, rhs_offset),
                 steps,
-                column: columns.start,
-                depth: task.depth.start,
+                column: free[1],
+                depth,
                 row_offsets: self.row_offsets.get(task.depth.clone()),
             }),
             stored,
-            finish: &mut |rows: Range<usize>, from| match transposed {
-                // The one row is the epilogue's column.
-                true => {
-                    let first = product * problem.n + columns.start;
-                    finish(first..first + columns.len(), from, 1);
-                }
-                false => finish(first + rows.start..first + rows.end, from, target.row_stride),
-            },
-        };
-        // SAFETY: the level is one of this machine's.
-        unsafe { dispatch(self.level, block) };
+            finish,
+        }
     }
 
     /// Returns the address of a part of the product, or `None` if the part goes to the thread's scratch.

@@ -179,13 +179,14 @@ impl Graph {
             for phase in 0..tasks.phases() {
                 let count = tasks.count(phase);
                 let all = launches.accesses(launch);
-                let panels = match phase {
-                    0 if count > 0 => panels(&launches.plan.launches[launch], &launches.kernels[launch]),
-                    _ => Vec::new(),
+                let panels = match count {
+                    0 => Vec::new(),
+                    _ => panels(&launches.plan.launches[launch], &launches.kernels[launch], phase),
                 };
+                let group = touches.len();
                 debug_assert!(panels.is_empty() || are_all(&panels, count), "each task is in one panel");
                 for panel in &panels {
-                    touches.push(launches.panel(launch, &all, panel));
+                    touches.push(Touches { group: Some(group), ..launches.panel(launch, &all, panel) });
                     steps.push(Step { launch, phase, tasks: panel.tasks.clone() });
                 }
                 // The first phase may check operands without any task.
@@ -346,7 +347,7 @@ impl Launches<'_> {
     /// Returns the bytes that a panel of a launch accesses, given those that the whole launch does.
     fn panel(&self, launch: usize, all: &Touches, panel: &Panel) -> Touches {
         let Launch { reads, writes, .. } = &self.plan.launches[launch];
-        let mut part = Touches { group: Some(launch), ..all.clone() };
+        let mut part = all.clone();
         let own = part.reads.iter_mut().zip(reads).zip(&panel.reads);
         for (((_, bytes), access), elements) in
             own.chain(part.writes.iter_mut().zip(writes).zip(&panel.writes))

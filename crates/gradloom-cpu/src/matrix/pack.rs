@@ -222,7 +222,7 @@ unsafe fn transpose(rows: [*const f32; BLOCK], to: *mut f32, stride: usize) {
 
 /// Returns the first column and the width of each panel.
 #[inline(always)]
-pub(crate) fn panels(columns: usize, lanes: usize) -> impl Iterator<Item = (usize, usize)> {
+pub(crate) fn panels(columns: usize, lanes: usize) -> impl Iterator<Item = (usize, usize)> + Clone {
     let padded = columns.next_multiple_of(lanes);
     (0..columns).step_by(2 * lanes).map(move |start| (start, (padded - start).min(2 * lanes)))
 }

@@ -36,6 +36,32 @@ impl Arithmetic {
             _ => Self::Widened,
         }
     }
+
+    /// Returns rows that are packed at `to`. Rows of contiguous elements, as `is_contiguous` tells, stay so.
+    pub(crate) fn packed_rows(self, [count, depth]: [usize; 2], is_contiguous: bool, to: *const f32) -> Rows {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Pairs(bf16) => bf16.packed_rows([count, depth], is_contiguous, to),
+            Self::Widened if is_contiguous => Rows { start: to, row_stride: depth, step: 1 },
+            Self::Widened => Rows { start: to, row_stride: 1, step: count },
+        }
+    }
+
+    /// Packs `count` rows of `depth` contracted indices into [`Arithmetic::packed_rows`].
+    ///
+    /// # Safety
+    /// `rows` must be valid for reads of these elements, and `to` for writes of as many.
+    #[inline(always)]
+    pub(crate) unsafe fn pack_rows(self, extents: [usize; 2], rows: Rows, to: *mut f32) {
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            match self {
+                #[cfg(target_arch = "x86_64")]
+                Self::Pairs(bf16) => bf16.pack_rows(extents, rows, to),
+                Self::Widened => round_rows(extents, rows, to),
+            }
+        }
+    }
 }
 
 /// Rounds a number to bf16.
@@ -54,13 +80,12 @@ pub(crate) unsafe fn round_in_place(count: usize, at: *mut f32) {
     unsafe { std::slice::from_raw_parts_mut(at, count) }.iter_mut().for_each(|x| *x = rounded(*x));
 }
 
-/// Rounds `count` rows of `depth` contracted indices and writes them to `to`. Rows stay contiguous if they
-/// are; otherwise, the rows of each contracted index are.
+/// Rounds `count` rows of `depth` contracted indices and writes them to `to`.
 ///
 /// # Safety
-/// `rows` must be valid for reads of these elements, and `to` for writes of as many.
+/// Same as [`Arithmetic::pack_rows`].
 #[inline(always)]
-pub(crate) unsafe fn round_rows(count: usize, depth: usize, rows: Rows, to: *mut f32) -> Rows {
+unsafe fn round_rows([count, depth]: [usize; 2], rows: Rows, to: *mut f32) {
     // SAFETY: guaranteed by the caller.
     unsafe {
         if rows.step == 1 {
@@ -68,7 +93,7 @@ pub(crate) unsafe fn round_rows(count: usize, depth: usize, rows: Rows, to: *mut
                 let (from, to) = (rows.at(r, 0).start, to.wrapping_add(r * depth));
                 (0..depth).for_each(|p| *to.add(p) = rounded(*from.add(p)));
             }
-            return Rows { start: to, row_stride: depth, step: 1 };
+            return;
         }
         for p in 0..depth {
             let (from, to) = (rows.at(0, p).start, to.wrapping_add(p * count));
@@ -79,5 +104,4 @@ pub(crate) unsafe fn round_rows(count: usize, depth: usize, rows: Rows, to: *mut
             }
         }
     }
-    Rows { start: to, row_stride: 1, step: count }
 }

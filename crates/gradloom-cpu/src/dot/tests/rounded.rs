@@ -96,6 +96,49 @@ fn blocks_of_contracted_indices_and_parts_of_sums() {
     }
 }
 
+/// Returns the operands of a product in bf16 that are packed once for all tasks.
+fn shares(axes: &DotAxes, lhs: &Tensor, rhs: &Tensor) -> [bool; 2] {
+    let (launch, _) = in_bf16(axes, lhs.clone(), rhs.clone());
+    let Launch { kernel, reads, writes, may_alias, schedule, .. } = &launch;
+    DotPlan::new(kernel, reads, writes, may_alias, schedule.operands()).unwrap().shares
+}
+
+#[test]
+fn operands_that_several_tasks_read_are_packed_once() {
+    let (mut random, mut seen) = (Random(6), Vec::new());
+    for [m, n, k] in [[301, 302, 161], [97, 300, 21], [620, 30, 33], [20, 30, 40]] {
+        for by_columns in [[true, false], [false, true]] {
+            let lhs = matrix(&mut random, [m, k], by_columns[0]);
+            let rhs = matrix(&mut random, [k, n], by_columns[1]);
+            seen.push(shares(&matrix_axes(), &lhs, &rhs));
+            check(&format!("{m}x{n}x{k}, {by_columns:?}"), &matrix_axes(), &lhs, &rhs);
+        }
+    }
+    for wanted in [[false, false], [false, true], [true, false], [true, true]] {
+        assert!(seen.contains(&wanted), "no product shares {wanted:?}");
+    }
+}
+
+#[test]
+fn batches_and_stepped_operands_are_packed_once() {
+    let (mut random, mut seen) = (Random(8), [0, 0]);
+    for (outer, m, n, k) in [(1, 600, 40, 21), (3, 600, 40, 7), (1, 120, 300, 21), (3, 120, 300, 7)] {
+        let lhs = Tensor::strided(&mut random, &[2, m, outer * k].into());
+        let rhs = Tensor::strided(&mut random, &[2, outer, k, n].into());
+        let lhs = Tensor { layout: split(&lhs.layout, outer), ..lhs };
+        let axes = DotAxes {
+            lhs_batch: vec![0],
+            rhs_batch: vec![0],
+            lhs_contract: vec![2, 3],
+            rhs_contract: vec![1, 2],
+        };
+        let shares = shares(&axes, &lhs, &rhs);
+        (0..2).for_each(|i| seen[i] += usize::from(shares[i]));
+        check(&format!("2 of {m}x{n}, {outer} times {k}"), &axes, &lhs, &rhs);
+    }
+    assert!(seen[0] > 1 && seen[1] > 1, "{seen:?} operands are packed once");
+}
+
 #[test]
 fn operands_with_any_strides() {
     let (mut random, mut different) = (Random(7), 0);
@@ -191,27 +234,30 @@ fn ties_go_to_even_and_numbers_below_the_normal_ones_are_small() {
 #[test]
 fn stored_operands_are_rounded() {
     let mut random = Random(9);
-    for dtype in [DType::F16, DType::BF16] {
-        for by_columns in [false, true] {
-            let lhs = Tensor::dense(&mut random, &[9, 37].into());
-            let shape = if by_columns { [45, 37] } else { [37, 45] };
-            let bits: Vec<u16> = (0..37 * 45).map(|_| dtype.narrow_bits(random.float())).collect();
-            let wide: Vec<f32> = bits.iter().map(|&bits| dtype.of_narrow_bits(bits)).collect();
-            let bits: Vec<u32> = bits.into_iter().map(u32::from).collect();
-            let (rhs, wide) = (element_bits(dtype, shape, &bits), Tensor::f32(shape, &wide));
-            let of_columns = |tensor: Tensor| match by_columns {
-                true => Tensor { layout: tensor.layout.permute(&[1, 0]), ..tensor },
-                false => tensor,
-            };
-            let [rhs, wide] = [rhs, wide].map(of_columns);
-            let (axes, [l, r]) = (matrix_axes(), [&lhs, &wide].map(|operand| map(operand, rounded)));
-            let wanted = expected(&axes, &l, &r);
-            let (launch, case) = in_bf16(&axes, lhs, rhs);
-            for level in InstructionSet::available() {
-                let kernel = prepare_at(&launch, &Graph::new(), level, Loops::Native);
-                let result = case.run_on_all_pools(&*kernel).unwrap();
-                assert_near(&format!("{dtype}, {level:?}"), &result[0], &wanted, 1e-5);
-            }
+    for (dtype, by_columns, m, n) in [
+        (DType::F16, false, 9, 45),
+        (DType::F16, true, 250, 400),
+        (DType::BF16, true, 9, 45),
+        (DType::BF16, false, 250, 400),
+    ] {
+        let lhs = Tensor::dense(&mut random, &[m, 37].into());
+        let shape = if by_columns { [n, 37] } else { [37, n] };
+        let bits: Vec<u16> = (0..37 * n).map(|_| dtype.narrow_bits(random.float())).collect();
+        let wide: Vec<f32> = bits.iter().map(|&bits| dtype.of_narrow_bits(bits)).collect();
+        let bits: Vec<u32> = bits.into_iter().map(u32::from).collect();
+        let (rhs, wide) = (element_bits(dtype, shape, &bits), Tensor::f32(shape, &wide));
+        let of_columns = |tensor: Tensor| match by_columns {
+            true => Tensor { layout: tensor.layout.permute(&[1, 0]), ..tensor },
+            false => tensor,
+        };
+        let [rhs, wide] = [rhs, wide].map(of_columns);
+        let (axes, [l, r]) = (matrix_axes(), [&lhs, &wide].map(|operand| map(operand, rounded)));
+        let wanted = expected(&axes, &l, &r);
+        let (launch, case) = in_bf16(&axes, lhs, rhs);
+        for level in InstructionSet::available() {
+            let kernel = prepare_at(&launch, &Graph::new(), level, Loops::Native);
+            let result = case.run_on_all_pools(&*kernel).unwrap();
+            assert_near(&format!("{dtype}, {level:?}"), &result[0], &wanted, 1e-5);
         }
     }
 }

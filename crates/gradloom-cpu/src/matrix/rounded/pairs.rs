@@ -31,13 +31,21 @@ impl Bf16 {
         Self { tiles: Amx::of(level) }
     }
 
-    /// Packs `count` rows of `depth` contracted indices. Rows become contiguous if they are or if they are
-    /// read as tiles; otherwise, the rows of each contracted index are.
+    /// Returns the rows that [`Bf16::pack_rows`] packs to `to`. Rows become contiguous if they are, as
+    /// `is_contiguous` tells, or if they are read as tiles; otherwise, the rows of each contracted index are.
+    pub(crate) fn packed_rows(self, [count, depth]: [usize; 2], is_contiguous: bool, to: *const f32) -> Rows {
+        match is_contiguous || self.tiles.is_some() {
+            true => Rows { start: to, row_stride: depth.div_ceil(2), step: 1 },
+            false => Rows { start: to, row_stride: 1, step: count },
+        }
+    }
+
+    /// Packs `count` rows of `depth` contracted indices into [`Bf16::packed_rows`].
     ///
     /// # Safety
     /// `rows` must be valid for reads of these elements, and `to` for writes of as many words as a packed
     /// operand has.
-    pub(crate) unsafe fn pack_rows(self, count: usize, depth: usize, rows: Rows, to: *mut f32) -> Rows {
+    pub(crate) unsafe fn pack_rows(self, [count, depth]: [usize; 2], rows: Rows, to: *mut f32) {
         // SAFETY: guaranteed by the caller; a value of this type proves that the processor supports the
         // instructions.
         unsafe {
@@ -53,7 +61,6 @@ impl Bf16 {
                 }
             }
         }
-        Rows { start: to, row_stride: 1, step: count }
     }
 
     /// Packs the panels of a right operand with contiguous rows, for [`Bf16::multiply`]. Rows start `stride`
@@ -197,7 +204,7 @@ fn first(count: usize) -> __mmask16 {
 /// # Safety
 /// The processor must have these instructions. See [`Bf16::pack_rows`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-unsafe fn contiguous_rows(count: usize, depth: usize, rows: Rows, to: *mut f32) -> Rows {
+unsafe fn contiguous_rows(count: usize, depth: usize, rows: Rows, to: *mut f32) {
     let words = depth.div_ceil(2);
     // SAFETY: guaranteed by the caller; masks leave out what is after the last row and word.
     unsafe {
@@ -225,7 +232,6 @@ unsafe fn contiguous_rows(count: usize, depth: usize, rows: Rows, to: *mut f32) 
             }
         }
     }
-    Rows { start: to, row_stride: words, step: 1 }
 }
 
 /// Packs the panels of contiguous columns.
@@ -496,7 +502,8 @@ mod tests {
                     true => bf16.pack_right_columns(n, k, right.as_ptr(), k, packed.as_mut_ptr()),
                     false => bf16.pack_right_rows(n, k, right.as_ptr(), n, packed.as_mut_ptr()),
                 }
-                let rows = contiguous_rows(m, k, rows, room.as_mut_ptr());
+                contiguous_rows(m, k, rows, room.as_mut_ptr());
+                let rows = Rows { start: room.as_ptr(), row_stride: words, step: 1 };
                 bf16.multiply_by(tiles, [m, words], rows, packed.as_ptr(), to);
             }
             target

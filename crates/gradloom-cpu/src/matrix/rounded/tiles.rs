@@ -153,29 +153,32 @@ pub(super) unsafe fn multiply<T: Tiles>(
     tiles: T,
     [rows, words]: [usize; 2],
     left: Rows,
-    panels: impl Iterator<Item = Panel>,
+    panels: impl Iterator<Item = Panel> + Clone,
 ) {
     tiles.configure();
-    for panel in panels {
-        let mut row = 0;
-        while row < rows {
+    let mut row = 0;
+    while row < rows {
+        // Two groups of rows stay in the first-level cache, while the panels are read from end to end.
+        let count = (rows - row).min(2);
+        for panel in panels.clone() {
             let (left, target) = (left.at(row * SIDE, 0), panel.target);
             let panel = Panel { target: TileTarget { start: target.row(row * SIDE), ..target }, ..panel };
             // SAFETY: guaranteed by the caller.
-            row += unsafe {
-                match (rows - row >= 2, panel.width > SIDE) {
+            unsafe {
+                match (count > 1, panel.width > SIDE) {
                     (true, true) => block::<T, 2, 2>(tiles, words, left, panel),
                     (true, false) => block::<T, 2, 1>(tiles, words, left, panel),
                     (false, true) => block::<T, 1, 2>(tiles, words, left, panel),
                     (false, false) => block::<T, 1, 1>(tiles, words, left, panel),
                 }
-            };
+            }
         }
+        row += count;
     }
     tiles.release();
 }
 
-/// Computes `R` by `C` tiles of a target. Returns `R`.
+/// Computes `R` by `C` tiles of a target.
 ///
 /// # Safety
 /// Same as [`multiply`].
@@ -185,7 +188,7 @@ unsafe fn block<T: Tiles, const R: usize, const C: usize>(
     words: usize,
     left: Rows,
     Panel { start: mut right, width, target }: Panel,
-) -> usize {
+) {
     let mut from = left.start;
     // SAFETY: guaranteed by the caller.
     unsafe {
@@ -227,7 +230,6 @@ unsafe fn block<T: Tiles, const R: usize, const C: usize>(
             end::<T, 3>(tiles, target, SIDE, SIDE);
         }
     }
-    R
 }
 
 /// Returns `true` if a tile from a column on is written in place.
