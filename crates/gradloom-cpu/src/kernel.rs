@@ -64,7 +64,7 @@ pub trait Tasks: Send + Sync {
     ///
     /// # Safety
     /// `call` must meet the requirements documented on [`Call`] for the launch that this kernel was prepared
-    /// from. Per call, each task must run at most once, and only after all tasks of the phase before have
+    /// from. Per call, each task must run at most once, and only after all tasks of earlier phases have
     /// ended.
     unsafe fn run_task(&self, call: &Call<'_>, phase: usize, index: usize);
 

@@ -365,47 +365,54 @@ impl Job {
             }
         }
         let mut scratch = vec![Line([GARBAGE; 16]); self.workspace.div_ceil(64) + 1];
-        let scratch = scratch.as_mut_ptr().cast();
         let mut found: Vec<Vec<bool>> =
             whole.iter().map(|result| vec![false; result.positions().len()]).collect();
-        let numbered = phases.iter().enumerate();
-        for (phase, panel) in
-            numbered.flat_map(|(phase, panels)| panels.iter().map(move |panel| (phase, panel)))
-        {
-            let mut reads = self.reads.clone();
-            for (read, range) in reads.iter_mut().zip(&panel.reads) {
-                let outside = |p: &usize| range.as_ref().is_some_and(|range| !range.contains(p));
-                read.positions().into_iter().filter(outside).for_each(|p| read.set(p, GARBAGE));
-            }
-            let fresh = |(dtype, layout, _): &(DType, Layout, Option<usize>)| {
-                Tensor::new(*dtype, layout.clone(), layout.end() + GUARD)
-            };
-            let mut results: Vec<Tensor> = self.results.iter().map(fresh).collect();
-            let before: Vec<Tensor> = (self.results.iter().zip(&results))
-                .map(|((.., in_place), result)| in_place.map_or(result, |read| &reads[read]).clone())
-                .collect();
-            let sources: Vec<*mut u8> = reads.iter_mut().map(|read| read.words.as_mut_ptr().cast()).collect();
-            let own = results.iter_mut().map(|result| result.words.as_mut_ptr().cast());
-            let writes: Vec<*mut u8> = (self.results.iter().zip(own))
-                .map(|((.., in_place), own)| in_place.map_or(own, |read| sources[read]))
-                .collect();
-            let sources: Vec<*const u8> = sources.iter().map(|address| address.cast_const()).collect();
-            let pool = Pool::new(1);
-            let call = Call { pool: &pool, reads: &sources, writes: &writes, scratch };
-            // SAFETY: the buffers are those of the launch, and each task runs once.
-            panel.tasks.iter().for_each(|&task| unsafe { tasks.run_task(&call, phase, task) });
-            for (w, range) in panel.writes.iter().enumerate() {
-                let (Some(range), in_place) = (range, self.results[w].2) else { continue };
-                let after = in_place.map_or(&results[w], |read| &reads[read]);
-                for (number, p) in before[w].positions().into_iter().enumerate() {
-                    let is_right = after.bits(p) == whole[w].bits(p);
-                    found[w][number] |= is_right && range.contains(&p);
-                    let is_untouched = after.bits(p) == before[w].bits(p);
-                    assert!(
-                        is_untouched || (is_right && range.contains(&p)),
-                        "element {p} of {w} in {panel:?}"
-                    );
+        for (phase, panels) in phases.iter().enumerate() {
+            // Panels find what earlier phases wrote to the scratch, but not what the others write.
+            let before = scratch.clone();
+            for panel in panels {
+                let mut reads = self.reads.clone();
+                for (read, range) in reads.iter_mut().zip(&panel.reads) {
+                    let outside = |p: &usize| range.as_ref().is_some_and(|range| !range.contains(p));
+                    read.positions().into_iter().filter(outside).for_each(|p| read.set(p, GARBAGE));
                 }
+                let fresh = |(dtype, layout, _): &(DType, Layout, Option<usize>)| {
+                    Tensor::new(*dtype, layout.clone(), layout.end() + GUARD)
+                };
+                let mut results: Vec<Tensor> = self.results.iter().map(fresh).collect();
+                let old: Vec<Tensor> = (self.results.iter().zip(&results))
+                    .map(|((.., in_place), result)| in_place.map_or(result, |read| &reads[read]).clone())
+                    .collect();
+                let sources: Vec<*mut u8> =
+                    reads.iter_mut().map(|read| read.words.as_mut_ptr().cast()).collect();
+                let own = results.iter_mut().map(|result| result.words.as_mut_ptr().cast());
+                let writes: Vec<*mut u8> = (self.results.iter().zip(own))
+                    .map(|((.., in_place), own)| in_place.map_or(own, |read| sources[read]))
+                    .collect();
+                let sources: Vec<*const u8> = sources.iter().map(|address| address.cast_const()).collect();
+                let pool = Pool::new(1);
+                let mut own = before.clone();
+                let address = own.as_mut_ptr().cast();
+                let call = Call { pool: &pool, reads: &sources, writes: &writes, scratch: address };
+                // SAFETY: the buffers are those of the launch, and each task runs once.
+                panel.tasks.iter().for_each(|&task| unsafe { tasks.run_task(&call, phase, task) });
+                for (w, range) in panel.writes.iter().enumerate() {
+                    let (Some(range), in_place) = (range, self.results[w].2) else { continue };
+                    let after = in_place.map_or(&results[w], |read| &reads[read]);
+                    for (number, p) in old[w].positions().into_iter().enumerate() {
+                        let is_right = after.bits(p) == whole[w].bits(p);
+                        found[w][number] |= is_right && range.contains(&p);
+                        let is_untouched = after.bits(p) == old[w].bits(p);
+                        assert!(
+                            is_untouched || (is_right && range.contains(&p)),
+                            "element {p} of {w} in {panel:?}"
+                        );
+                    }
+                }
+                let written = own.iter().zip(&before).enumerate();
+                written
+                    .filter(|(_, (own, before))| own.0 != before.0)
+                    .for_each(|(i, (own, _))| scratch[i] = *own);
             }
         }
         for (w, found) in found.into_iter().enumerate() {

@@ -23,7 +23,7 @@ pub(super) const ROUNDED_DEPTH: usize = 32;
 /// [`DEPTH_BLOCK`], they take a part of a second-level cache. They are whole strips, and whole pairs of tile
 /// registers, which have 16 rows.
 pub(super) const ROW_BLOCK: usize = 8 * super::STRIP;
-/// Maximum size of an operand that is packed once for all tasks, in floats: 256 MiB.
+/// Maximum size of the operands that are packed once for all tasks, in floats: 256 MiB.
 const MOST_SHARED: usize = 1 << 26;
 /// Maximum distance between the contiguous rows of a right operand that is not packed, in elements. Larger
 /// strides would exhaust the sets of the first-level cache and the TLB.
@@ -92,8 +92,8 @@ pub struct DotPlan {
     pub has_epilogue: bool,
     /// Size of the epilogue's partial results for one panel of rows, in bytes.
     pub partials: usize,
-    /// For each operand, true if it is packed once, into memory that all tasks read. Otherwise, each task
-    /// packs its part, if the operand is packed.
+    /// For each operand, true if it is packed once, into memory that all tasks read: if several tasks read it
+    /// and it is not too large. Otherwise, each task packs its part, if the operand is packed.
     pub shares: [bool; 2],
 }
 
@@ -190,9 +190,13 @@ impl DotPlan {
                 direct_write(body, writes, free)
             }
         };
-        let (readers, lengths) = (schedule.readers(), Self::packed_lengths(&problem));
-        let shares =
-            [0, 1].map(|i| rounds && readers[i] > 1 && lengths[i] * problem.batch_count() <= MOST_SHARED);
+        let mut free = if rounds { MOST_SHARED } else { 0 };
+        let shares = [0, 1].map(|operand| {
+            let floats = Self::packed_lengths(&problem)[operand].saturating_mul(problem.batch_count());
+            let is_shared = schedule.readers()[operand] > 1 && floats <= free;
+            free -= if is_shared { floats } else { 0 };
+            is_shared
+        });
         Some(Self {
             shares,
             packs_right: rounds || !right_in_place,
@@ -215,9 +219,10 @@ impl DotPlan {
 
     /// Returns the work of the tasks of a phase.
     pub fn stage(&self, phase: usize) -> DotStage {
-        match phase + 3 - self.phases() {
-            0 => DotStage::Pack,
-            1 => DotStage::Multiply,
+        match (self.shares, phase) {
+            ([false, false], 0) => DotStage::Multiply,
+            (_, 0) => DotStage::Pack,
+            ([true, _] | [_, true], 1) => DotStage::Multiply,
             _ if self.schedule.parts() > 1 => DotStage::Add,
             _ => DotStage::Finish,
         }
@@ -268,9 +273,10 @@ impl DotPlan {
         self.schedule.panels(self.transposed).max(1)
     }
 
-    /// Returns the approximate cost of packing a block of an operand, in nanoseconds of one core.
+    /// Returns the approximate cost of packing the largest block of an operand, in nanoseconds of one core.
     pub fn pack_cost(&self) -> usize {
-        100 + self.row_block() * self.depth_block() / 4
+        let [_, rows, columns, _] = self.schedule.largest_task();
+        100 + rows.min(ROW_BLOCK).max(columns) * self.depth_block() / 4
     }
 
     /// Returns the approximate cost of a task, in nanoseconds of one core.
@@ -280,7 +286,7 @@ impl DotPlan {
         100 + products * (rows * columns * depth / 64 + touched / 8)
     }
 
-    /// Returns the rows of the whole product that task `index` of the second phase adds up if sums were
+    /// Returns the rows of the whole product that task `index` of [`DotStage::Add`] adds up if sums were
     /// split. The whole product consists of the products of a batch, one below the other.
     pub fn sum_rows(&self, index: usize) -> Range<usize> {
         let (rows, _) = self.positions();
@@ -325,7 +331,7 @@ impl DotPlan {
     /// Returns the number of floats of each operand of one product, if it is packed for all tasks.
     fn packed_lengths(problem: &DotProblem) -> [usize; 2] {
         let DotProblem { m, n, k, .. } = *problem;
-        [m * k, n.next_multiple_of(LINE) * k].map(|length| length.next_multiple_of(LINE))
+        [m, n.next_multiple_of(LINE)].map(|free| free.saturating_mul(k).div_ceil(LINE).saturating_mul(LINE))
     }
 
     /// Returns the number of floats of each operand in the workspace, if it is packed for all tasks.
@@ -355,8 +361,13 @@ impl DotPlan {
             };
             for product in 0..self.problem.batch_count() {
                 for free in &free {
-                    let (free, depths) = (|| free.clone(), depths.iter().cloned());
-                    tasks.extend(depths.map(|depth| PackTask { operand, product, free: free(), depth }));
+                    let task = |depth: &Range<usize>| PackTask {
+                        operand,
+                        product,
+                        free: free.clone(),
+                        depth: depth.clone(),
+                    };
+                    tasks.extend(depths.iter().map(task));
                 }
             }
         }

@@ -5,8 +5,8 @@
 //! threads.
 //!
 //! A task packs its columns of the right operand, so each panel of rows packs them again. Hence columns are
-//! split first, and rows only if there are enough of them to pay for that. Operands that are rounded are
-//! packed once for all tasks.
+//! split first, and rows only if there are enough of them to pay for that. If operands are rounded, those
+//! that several tasks read are packed once for all of them.
 
 use super::STRIP;
 use super::dot_plan::{ROUNDED_DEPTH, ROW_BLOCK};
@@ -26,11 +26,11 @@ const TASK_WORK: f64 = 4e6;
 /// Cost of reading or writing an element, in floating-point operations. It dominates in matrix-vector
 /// products, which are memory-bound.
 const WORK_PER_ELEMENT: f64 = 40.0;
-/// Fixed cost of a task, in floating-point operations of the processors that round operands.
+/// Fixed cost of a task, in floating-point operations.
 const TASK_OVERHEAD: f64 = 2.5e5;
 /// Number of elements of a rounded operand that are read in the time in which an element of a part of a sum,
 /// in f32, is written, read and added.
-const ADDED: usize = 4;
+const ADDED: f64 = 4.0;
 /// Unit in which columns are split: two of the widest vectors.
 const COLUMN_UNIT: usize = 32;
 /// Unit in which rows are split: the height of the tallest micro-kernel.
@@ -160,41 +160,47 @@ impl DotSchedule {
         }
     }
 
-    /// Creates the split of a problem whose operands are rounded: the fastest one on many threads, of all
-    /// with at most [`MOST_ROWS`] and [`MOST_ROUNDED_COLUMNS`]. The estimate of the time counts the
-    /// arithmetic of the busiest thread, the elements that all tasks read from the operands, and those of
+    /// Creates the split of a problem whose operands are rounded: the one with the least estimate of the time
+    /// on many threads, of all with at most [`MOST_ROWS`] and [`MOST_ROUNDED_COLUMNS`]. The estimate counts
+    /// the arithmetic of the busiest thread, the elements that all tasks read from the operands, and those of
     /// parts of sums.
     pub fn of_rounded(problem: &DotProblem, may_split_sums: bool) -> Self {
         let DotProblem { m, n, k, .. } = *problem;
-        let [tasks, _] = ROUNDED;
+        let [most_tasks, _] = ROUNDED;
         let plain = Self::into_tasks(problem, may_split_sums, ROUNDED);
-        let threads = (plain.tasks() / plain.products.pieces().max(1)).min(tasks);
-        if plain.rows.pieces() * plain.columns.pieces() * plain.parts() <= 1 {
+        let products = plain.products.pieces();
+        if plain.tasks() <= products {
             return plain;
         }
+        let threads = (plain.tasks() / products).min(most_tasks);
+        let [rows, columns, depth] = [m, n, k].map(|extent| extent as f64);
         let cost = |split: &Self| {
-            let [_, rows, columns, depth] = split.largest_task();
-            let tasks = split.tasks() / split.products.pieces();
-            let work = 2 * rows * columns * depth * tasks.next_multiple_of(threads);
-            let [of_left, of_right] = split.readers();
-            let elements = m * k * of_left + k * n * of_right + ADDED * (split.parts() - 1) * m * n;
-            work as f64 + WORK_PER_ELEMENT * elements as f64 + TASK_OVERHEAD * tasks as f64
+            let block: f64 = split.largest_task()[1..].iter().map(|&extent| extent as f64).product();
+            let tasks = split.tasks() / products;
+            let [of_left, of_right] = split.readers().map(|readers| readers as f64);
+            let added = ADDED * (split.parts() - 1) as f64 * rows * columns;
+            let elements = rows * depth * of_left + depth * columns * of_right + added;
+            let busiest = tasks.next_multiple_of(threads) as f64;
+            2.0 * block * busiest + WORK_PER_ELEMENT * elements + TASK_OVERHEAD * tasks as f64
         };
         let sizes = |unit, extent: usize, most| {
             (1..=most / unit).map(move |i| i * unit).take_while(move |&size| size < extent + unit)
         };
-        let most_parts = if may_split_sums { (k / LEAST_DEPTH).clamp(1, tasks) } else { 1 };
+        let most_parts = if may_split_sums { (k / LEAST_DEPTH).clamp(1, most_tasks) } else { 1 };
         let splits = sizes(ROW_BLOCK, m, MOST_ROWS).flat_map(|rows| {
             let columns = sizes(COLUMN_UNIT, n, MOST_ROUNDED_COLUMNS);
             columns.flat_map(move |columns| (1..=most_parts).map(move |parts| [rows, columns, parts]))
         });
-        let splits = splits.map(|[rows, columns, parts]| Self {
-            rows: Split { extent: m, size: rows },
-            columns: Split { extent: n, size: columns },
-            depth: Split::new(k, parts, ROUNDED_DEPTH),
-            ..plain.clone()
+        let splits = splits.map(|[rows, columns, parts]| {
+            let split = Self {
+                rows: Split { extent: m, size: rows },
+                columns: Split { extent: n, size: columns },
+                depth: Split::new(k, parts, ROUNDED_DEPTH),
+                ..plain.clone()
+            };
+            (cost(&split), split)
         });
-        splits.min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or(plain)
+        splits.min_by(|a, b| a.0.total_cmp(&b.0)).expect("a product that is split has elements").1
     }
 
     /// Returns the number of tasks; 0 if there is nothing to write.
@@ -283,7 +289,7 @@ mod tests {
     #[test]
     fn tasks_cover_each_product_once() {
         let sizes = [1, 5, 64, 65, 300, 2000];
-        for batch in [1, 3, 40] {
+        for batch in [0, 1, 3, 40] {
             for (m, n) in sizes.iter().flat_map(|&m| sizes.map(|n| (m, n))) {
                 for k in [1, 700, 6000] {
                     let problem = problem(batch, [m, n, k], m % 2 == 0, n % 2 == 0);
@@ -308,11 +314,11 @@ mod tests {
             ends = [0, 1, 2, 3].map(|i| ends[i].max(ranges[i].end));
         }
         assert_eq!(done, extents.iter().product::<usize>(), "{schedule:?}");
-        assert_eq!(ends, extents, "{schedule:?}");
+        assert!(done == 0 || ends == extents, "{schedule:?}");
     }
 
     #[test]
-    fn rounded_operands_are_read_as_seldom_as_the_number_of_tasks_allows() {
+    fn splits_of_rounded_products_are_square_and_enough() {
         let split = |extents, may_split_sums| {
             let problem = problem(1, extents, true, false);
             let schedule = DotSchedule::of_rounded(&problem, may_split_sums);

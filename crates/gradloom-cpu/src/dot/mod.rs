@@ -3,9 +3,9 @@
 //! In: a launch of a `Dot` or a [`Kernel::Dot`](gradloom_core::kernel::Kernel), with operands in layouts that
 //! [`DotProblem::new`](gradloom_codegen::cpu::DotProblem) takes. Out: a kernel that runs the tasks of its
 //! [`DotPlan`]: each computes a block of the product, and the epilogue on it while it is in the cache.
-//! Operands that are rounded are first packed by other tasks. Always holds: blocks and the order of every sum
-//! depend on the launch alone; a run allocates nothing; the raw product is never written where the epilogue
-//! still has to read.
+//! Operands that are rounded, and that several tasks read, are first packed by other tasks. Always holds:
+//! blocks and the order of every sum depend on the launch alone; a run allocates nothing; the raw product is
+//! never written where the epilogue still has to read.
 
 mod block;
 mod epilogue;
@@ -143,7 +143,8 @@ impl Dot {
         let target = Product { start: std::ptr::null_mut(), row_stride: 0, reused: true };
         let mut finish = |_: Range<usize>, _| {};
         let block = &self.product_block(call, &task, product, target, &mut finish);
-        // SAFETY: the level is one of this machine's.
+        // SAFETY: the level is one of this machine's; the workspace has room for the blocks of all tasks,
+        // which are disjoint, and no product is computed before they are packed.
         unsafe { dispatch(self.level, Pack { block, operand, depth: &(0..depth.len()), to }) };
     }
 
@@ -245,6 +246,7 @@ impl Dot {
             StoredOperand { start: call.read::<u8>(rhs, bytes), form: plan.form }
         });
         let (free, depth) = ([task.rows.start, task.columns.start], task.depth.start);
+        debug_assert!(!plan.shares[0] || free[0].is_multiple_of(plan.row_block()), "blocks start elsewhere");
         let [packed_right, packed_left, panel, _] = self.scratch(call);
         let packed = |operand: usize, own| match plan.shares[operand] {
             true => Packed::Shared(self.shared_operand(call, operand, product, [free[operand], depth])),
@@ -312,7 +314,7 @@ impl Dot {
             |part| self.part(call, part).expect("split sums have a place").wrapping_add(rows.start * columns);
         let sum = part(0);
         for number in 1..self.plan.schedule.parts() {
-            // SAFETY: all parts were written in the first phase; ranges of different tasks are disjoint.
+            // SAFETY: all parts were written in the phase before; ranges of different tasks are disjoint.
             let (sum, part) = unsafe {
                 (std::slice::from_raw_parts_mut(sum, count), std::slice::from_raw_parts(part(number), count))
             };

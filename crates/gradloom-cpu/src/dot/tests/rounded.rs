@@ -1,7 +1,9 @@
 //! Compares products of operands that are rounded to bf16 with sums in f64 of the rounded operands.
 
 use super::*;
+use crate::device::machine;
 use crate::testing::element_bits;
+use gradloom_codegen::cpu::{CpuCompiler, panels};
 use gradloom_core::ir::half::{from_bf16, to_bf16};
 use gradloom_core::kernel::Schedule;
 
@@ -96,11 +98,11 @@ fn blocks_of_contracted_indices_and_parts_of_sums() {
     }
 }
 
-/// Returns the operands of a product in bf16 that are packed once for all tasks.
-fn shares(axes: &DotAxes, lhs: &Tensor, rhs: &Tensor) -> [bool; 2] {
+/// Returns the plan of a product in bf16.
+fn plan(axes: &DotAxes, lhs: &Tensor, rhs: &Tensor) -> DotPlan {
     let (launch, _) = in_bf16(axes, lhs.clone(), rhs.clone());
     let Launch { kernel, reads, writes, may_alias, schedule, .. } = &launch;
-    DotPlan::new(kernel, reads, writes, may_alias, schedule.operands()).unwrap().shares
+    DotPlan::new(kernel, reads, writes, may_alias, schedule.operands()).unwrap()
 }
 
 #[test]
@@ -110,7 +112,7 @@ fn operands_that_several_tasks_read_are_packed_once() {
         for by_columns in [[true, false], [false, true]] {
             let lhs = matrix(&mut random, [m, k], by_columns[0]);
             let rhs = matrix(&mut random, [k, n], by_columns[1]);
-            seen.push(shares(&matrix_axes(), &lhs, &rhs));
+            seen.push(plan(&matrix_axes(), &lhs, &rhs).shares);
             check(&format!("{m}x{n}x{k}, {by_columns:?}"), &matrix_axes(), &lhs, &rhs);
         }
     }
@@ -121,10 +123,13 @@ fn operands_that_several_tasks_read_are_packed_once() {
 
 #[test]
 fn batches_and_stepped_operands_are_packed_once() {
-    let (mut random, mut seen) = (Random(8), [0, 0]);
+    let (mut random, mut seen) = (Random(8), [0; 3]);
     for (outer, m, n, k) in [(1, 600, 40, 21), (3, 600, 40, 7), (1, 120, 300, 21), (3, 120, 300, 7)] {
         let lhs = Tensor::strided(&mut random, &[2, m, outer * k].into());
-        let rhs = Tensor::strided(&mut random, &[2, outer, k, n].into());
+        // A window, whose contracted indices have two strides if there are several outer ones.
+        let rhs = Tensor::dense(&mut random, &[2, outer, k + 2, n].into());
+        let window = rhs.layout.slice(&[0, 0, 1, 0], &[2, outer, k + 1, n], &[1; 4]);
+        let rhs = Tensor { layout: window, ..rhs };
         let lhs = Tensor { layout: split(&lhs.layout, outer), ..lhs };
         let axes = DotAxes {
             lhs_batch: vec![0],
@@ -132,11 +137,66 @@ fn batches_and_stepped_operands_are_packed_once() {
             lhs_contract: vec![2, 3],
             rhs_contract: vec![1, 2],
         };
-        let shares = shares(&axes, &lhs, &rhs);
-        (0..2).for_each(|i| seen[i] += usize::from(shares[i]));
+        let plan = plan(&axes, &lhs, &rhs);
+        let kinds = [plan.shares[0], plan.shares[1], plan.shares[1] && plan.stepped.is_some()];
+        (0..3).for_each(|i| seen[i] += usize::from(kinds[i]));
         check(&format!("2 of {m}x{n}, {outer} times {k}"), &axes, &lhs, &rhs);
     }
-    assert!(seen[0] > 1 && seen[1] > 1, "{seen:?} operands are packed once");
+    assert!(seen.iter().all(|&seen| seen > 0), "{seen:?} operands are packed once");
+}
+
+/// Checks elements of a product of row-major matrices at random positions.
+fn check_samples(random: &mut Random, extents: [usize; 3]) {
+    let [m, n, k] = extents;
+    let (lhs, rhs) = (matrix(random, [m, k], true), matrix(random, [k, n], false));
+    let (launch, case) = in_bf16(&matrix_axes(), lhs.clone(), rhs.clone());
+    let [lhs, rhs] = [&lhs, &rhs].map(|operand| map(operand, rounded).values());
+    for level in InstructionSet::available() {
+        let kernel = prepare_at(&launch, &Graph::new(), level, Loops::Native);
+        let result = case.run_on(&*kernel, &Pool::new(2)).unwrap()[0].elements();
+        for _ in 0..500 {
+            let (r, c) = (random.below(m), random.below(n));
+            let terms = (0..k).map(|p| lhs[r * k + p] * rhs[p * n + c]);
+            let (wanted, size) = terms.fold((0.0, 0.0), |(sum, size), x| (sum + x, size + x.abs()));
+            let (got, bound) = (f64::from(f32::from_bits(result[r * n + c])), k as f64 * EPSILON * size);
+            let is_near = (got - wanted).abs() <= bound;
+            assert!(is_near, "{extents:?}, {level:?}: ({r}, {c}) is {got}, expected {wanted} ± {bound}");
+        }
+    }
+}
+
+#[test]
+fn packed_operands_of_several_blocks_of_contracted_indices() {
+    let mut random = Random(10);
+    let matrices = |[m, n, k]: [usize; 3]| {
+        let random = &mut Random(1);
+        plan(&matrix_axes(), &matrix(random, [m, k], true), &matrix(random, [k, n], false))
+    };
+    let [blocks, parts] = [[700, 600, 801], [384, 384, 8191]];
+    assert_eq!(matrices(blocks).shares, [true; 2]);
+    assert!(matrices(blocks).pack_tasks().iter().any(|task| task.depth.start > 0));
+    assert!(matrices(parts).schedule.parts() > 1 && matrices(parts).shares != [false; 2]);
+    check_samples(&mut random, blocks);
+    check_samples(&mut random, parts);
+}
+
+#[test]
+fn packing_starts_on_parts_of_operands() {
+    let mut random = Random(12);
+    let [lhs, rhs] = [matrix(&mut random, [700, 900], false), matrix(&mut random, [900, 600], false)];
+    let (launch, _) = in_bf16(&matrix_axes(), lhs, rhs);
+    let machine = machine(InstructionSet::detect(), Loops::Native);
+    let panels = panels(&launch, &CpuCompiler::new(machine).launch(&launch), 0);
+    for operand in 0..2 {
+        let elements = launch.reads[operand].layout.shape.elements();
+        let own = panels.iter().filter_map(|panel| panel.reads[operand].clone());
+        let own: Vec<Range<usize>> = own.filter(|range| !range.is_empty()).collect();
+        assert!(
+            own.len() > 2 && own.iter().all(|range| range.len() < elements / 3 * 2),
+            "{own:?} of {elements}"
+        );
+    }
+    assert!(panels.iter().all(|panel| panel.writes == [Some(0..0)]));
 }
 
 #[test]
@@ -236,9 +296,9 @@ fn stored_operands_are_rounded() {
     let mut random = Random(9);
     for (dtype, by_columns, m, n) in [
         (DType::F16, false, 9, 45),
-        (DType::F16, true, 250, 400),
+        (DType::F16, true, 650, 100),
         (DType::BF16, true, 9, 45),
-        (DType::BF16, false, 250, 400),
+        (DType::BF16, false, 650, 100),
     ] {
         let lhs = Tensor::dense(&mut random, &[m, 37].into());
         let shape = if by_columns { [n, 37] } else { [37, n] };
@@ -253,6 +313,7 @@ fn stored_operands_are_rounded() {
         let [rhs, wide] = [rhs, wide].map(of_columns);
         let (axes, [l, r]) = (matrix_axes(), [&lhs, &wide].map(|operand| map(operand, rounded)));
         let wanted = expected(&axes, &l, &r);
+        assert_eq!(plan(&axes, &lhs, &rhs).shares[1], m > 9);
         let (launch, case) = in_bf16(&axes, lhs, rhs);
         for level in InstructionSet::available() {
             let kernel = prepare_at(&launch, &Graph::new(), level, Loops::Native);
