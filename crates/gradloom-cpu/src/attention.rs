@@ -13,6 +13,7 @@
 mod backward;
 mod forward;
 mod operands;
+mod products;
 mod single;
 mod softmax;
 #[cfg(test)]
@@ -31,16 +32,24 @@ use operands::Operands;
 ///
 /// # Panics
 /// The kernel panics if it runs on more threads than the launch's workspace was sized for.
-pub(super) fn prepare_attention(launch: &Launch, spec: &AttentionSpec) -> Box<dyn Prepared> {
-    Box::new(Attention::new(launch, spec, InstructionSet::detect()))
+pub(super) fn prepare_attention(
+    launch: &Launch,
+    spec: &AttentionSpec,
+    level: InstructionSet,
+) -> Box<dyn Prepared> {
+    Box::new(Attention::new(launch, spec, level))
 }
 
 /// Returns a kernel for an `AttentionGrad` launch.
 ///
 /// # Panics
 /// The kernel panics if it runs on more threads than the launch's workspace was sized for.
-pub(super) fn prepare_attention_grad(launch: &Launch, spec: &AttentionSpec) -> Box<dyn Prepared> {
-    Box::new(AttentionGrad::new(launch, spec, InstructionSet::detect()))
+pub(super) fn prepare_attention_grad(
+    launch: &Launch,
+    spec: &AttentionSpec,
+    level: InstructionSet,
+) -> Box<dyn Prepared> {
+    Box::new(AttentionGrad::new(launch, spec, level))
 }
 
 struct Attention {
@@ -90,6 +99,7 @@ impl Tasks for Attention {
             kv_head: head % shape.kv_heads,
             queries: first..(first + queries).min(shape.queries),
             worker,
+            level: self.level,
         };
         // SAFETY: this machine supports `self.level`.
         unsafe { dispatch(self.level, task) };
@@ -144,6 +154,7 @@ impl Tasks for AttentionGrad {
             batch,
             kv_head: index % shape.kv_heads,
             worker,
+            level: self.level,
         };
         // SAFETY: this machine supports `self.level`.
         unsafe { dispatch(self.level, task) };

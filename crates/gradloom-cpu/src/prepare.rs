@@ -75,8 +75,8 @@ pub(crate) fn prepare_compiled(
         OpKind::DynamicUpdateSlice => index::prepare_dynamic_update_slice(launch),
         OpKind::Gather { batch } => index::prepare_gather(launch, *batch),
         OpKind::Scatter { op, batch } => index::prepare_scatter(launch, *op, *batch),
-        OpKind::Attention(spec) => attention::prepare_attention(launch, spec),
-        OpKind::AttentionGrad(spec) => attention::prepare_attention_grad(launch, spec),
+        OpKind::Attention(spec) => attention::prepare_attention(launch, spec, level),
+        OpKind::AttentionGrad(spec) => attention::prepare_attention_grad(launch, spec, level),
         OpKind::Custom(id) => custom::prepare(launch, graph.customs[*id].clone()),
         OpKind::Input { .. }
         | OpKind::Param { .. }

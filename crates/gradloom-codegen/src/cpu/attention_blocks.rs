@@ -3,7 +3,7 @@
 //! In: the shapes of an attention op. Out: block sizes and sections of scratch, which depend on shapes alone.
 //! Only the number of copies of the scratch depends on the number of threads.
 
-use gradloom_core::ir::{AttentionSpec, Graph, Op, OpKind, Shape};
+use gradloom_core::ir::{AttentionSpec, DType, Graph, Op, OpKind, Shape};
 
 /// Maximum number of query rows that the kernels process together: the height of the tallest micro-kernel.
 pub const STRIP: usize = 12;
@@ -19,9 +19,12 @@ const LEAST_QUERIES: usize = 96;
 const MOST_ROWS: usize = 1024;
 /// Size of the packed keys and values of one block, in bytes: half of a small second-level cache.
 const PACKED: usize = 128 * 1024;
-/// Number of query rows of a block of the backward pass. Two matrices of scores stay in the cache with the
-/// packed operands.
-const BACKWARD_QUERIES: usize = 4 * STRIP;
+/// Number of query rows that are processed together if operands are rounded to 16 bits: those of two tile
+/// registers.
+const ROUNDED_STRIP: usize = 32;
+/// Number of strips of query rows of a block of the backward pass. Two matrices of scores stay in the cache
+/// with the packed operands.
+const BACKWARD_STRIPS: usize = 4;
 /// Number of keys of a block of the backward pass.
 const BACKWARD_KEYS: usize = 128;
 
@@ -38,11 +41,14 @@ pub struct AttentionShape {
     pub keys: usize,
     pub depth: usize,
     pub value_depth: usize,
+    /// True if the operands of products are rounded to bf16.
+    pub rounds: bool,
 }
 
 impl AttentionShape {
-    /// Creates the shape from the shapes of q, k, v and the block table, if any.
-    pub fn new(q: &Shape, k: &Shape, v: &Shape, table: Option<&Shape>) -> Self {
+    /// Creates the shape from the shapes of q, k, v and the block table, if any, and the type that the
+    /// operands of products are rounded to.
+    pub fn new(q: &Shape, k: &Shape, v: &Shape, table: Option<&Shape>, operands: DType) -> Self {
         Self {
             batch: q[0],
             heads: q[1],
@@ -51,7 +57,13 @@ impl AttentionShape {
             keys: table.map_or(k[2], |table| table[1] * k[2]),
             depth: q[3],
             value_depth: v[3],
+            rounds: operands == DType::BF16,
         }
+    }
+
+    /// Returns the number of query rows that are processed together.
+    pub fn strip(&self) -> usize {
+        if self.rounds { ROUNDED_STRIP } else { STRIP }
     }
 
     /// Returns the number of query heads that share a head of keys and values.
@@ -68,11 +80,11 @@ impl AttentionShape {
     pub fn forward_queries(&self) -> usize {
         let heads = self.batch * self.kv_heads;
         let split = TASKS.div_ceil(heads.max(1));
-        let most = (MOST_ROWS / self.group().max(1)).max(STRIP);
+        let most = (MOST_ROWS / self.group().max(1)).max(self.strip());
         self.queries
             .div_ceil(split)
             .max(LEAST_QUERIES)
-            .next_multiple_of(STRIP)
+            .next_multiple_of(self.strip())
             .min(most)
             .min(self.queries.max(1))
     }
@@ -85,7 +97,7 @@ impl AttentionShape {
 
     /// Returns the number of queries of one block of the backward pass.
     pub fn backward_queries(&self) -> usize {
-        BACKWARD_QUERIES.min(self.queries.max(1))
+        (BACKWARD_STRIPS * self.strip()).min(self.queries.max(1))
     }
 
     /// Returns the number of keys of one block of the backward pass.
@@ -94,21 +106,34 @@ impl AttentionShape {
     }
 
     /// Returns the lengths in floats of one thread's scratch sections in the forward pass, each a multiple of
-    /// a cache line: transposed keys, values, a strip of scores, and the maxima and sums of the task's rows.
-    pub fn forward_sections(&self) -> [usize; 5] {
+    /// a cache line: transposed keys, values, a strip of scores, the maxima and sums of the task's rows, and
+    /// the sections of [`AttentionShape::rounded_sections`].
+    pub fn forward_sections(&self) -> [usize; 7] {
         let keys = self.forward_keys();
         let rows = self.group() * self.forward_queries();
         let value_depth = self.value_depth.next_multiple_of(WIDEST);
-        [keys * self.depth, keys * value_depth, STRIP * keys, rows, rows].map(line)
+        let [left, wide] = self.rounded_sections(keys, 0);
+        [keys * self.depth, keys * value_depth, self.strip() * keys, rows, rows, left, wide].map(line)
+    }
+
+    /// Returns the lengths in floats of two sections for operands that are rounded, with blocks of this many
+    /// keys and queries: a strip of rows of a left operand, and a right operand that is not yet rounded.
+    fn rounded_sections(&self, keys: usize, queries: usize) -> [usize; 2] {
+        if !self.rounds {
+            return [0, 0];
+        }
+        let depth = self.depth.max(self.value_depth).next_multiple_of(WIDEST);
+        [self.strip() * depth.max(keys).max(queries), depth * keys.max(queries)]
     }
 
     /// Returns the lengths in floats of one thread's scratch sections in the backward pass: transposed keys,
-    /// transposed values, keys, queries, cotangents, probabilities, cotangents of the scores, and the rows'
-    /// sums of cotangent times output.
-    pub fn backward_sections(&self) -> [usize; 8] {
+    /// transposed values, keys, queries, cotangents, probabilities, cotangents of the scores, the rows' sums
+    /// of cotangent times output, and the sections of [`AttentionShape::rounded_sections`].
+    pub fn backward_sections(&self) -> [usize; 10] {
         let (queries, keys) = (self.backward_queries(), self.backward_keys());
         let (depth, value_depth) =
             (self.depth.next_multiple_of(WIDEST), self.value_depth.next_multiple_of(WIDEST));
+        let [left, wide] = self.rounded_sections(keys, queries);
         [
             keys * self.depth,
             keys * self.value_depth,
@@ -118,6 +143,8 @@ impl AttentionShape {
             queries * keys,
             queries * keys,
             queries,
+            left,
+            wide,
         ]
         .map(line)
     }
@@ -138,11 +165,18 @@ fn line(floats: usize) -> usize {
     floats.next_multiple_of(16)
 }
 
-/// Returns the number of bytes of scratch for an `Attention` or `AttentionGrad` on this many threads.
-pub fn attention_workspace(spec: &AttentionSpec, op: &Op, graph: &Graph, threads: usize) -> usize {
+/// Returns the number of bytes of scratch for an `Attention` or `AttentionGrad` on this many threads, whose
+/// operands are rounded to the type `operands`.
+pub fn attention_workspace(
+    spec: &AttentionSpec,
+    op: &Op,
+    graph: &Graph,
+    operands: DType,
+    threads: usize,
+) -> usize {
     let shape = |position: usize| &graph.ty(op.operands[position]).shape;
     let [_, _, table, _] = spec.extra_positions();
-    let attention = AttentionShape::new(shape(0), shape(1), shape(2), table.map(shape));
+    let attention = AttentionShape::new(shape(0), shape(1), shape(2), table.map(shape), operands);
     match op.kind {
         OpKind::AttentionGrad(_) => attention.backward_workspace(threads),
         _ => attention.forward_workspace(threads),

@@ -31,9 +31,13 @@ pub(crate) struct Tasks;
 
 impl Sharing for Tasks {
     fn one(&self, request: &Request<'_>, target: &Target) -> (Schedule, u64) {
-        let schedule = match (request.kernel, target.half()) {
-            (Kernel::Op(OpKind::Dot(_)) | Kernel::Dot { .. }, Some(dtype)) => Schedule::Rounded(dtype),
-            _ => Schedule::Whole,
+        let has_products = matches!(
+            request.kernel,
+            Kernel::Dot { .. } | Kernel::Op(OpKind::Dot(_) | OpKind::Attention(_) | OpKind::AttentionGrad(_))
+        );
+        let schedule = match target.half().filter(|_| has_products) {
+            Some(dtype) => Schedule::Rounded(dtype),
+            None => Schedule::Whole,
         };
         let workspace = workspace(request, schedule.operands(), target.threads);
         (schedule, workspace)
@@ -49,7 +53,7 @@ impl Sharing for Tasks {
 }
 
 /// Returns the number of bytes of scratch that a kernel needs while it runs. `operands` is the type that the
-/// operands of a product are rounded to.
+/// operands of its products are rounded to.
 fn workspace(request: &Request<'_>, operands: DType, threads: usize) -> u64 {
     let Request { graph, op, kernel, reads, writes, aliases } = *request;
     let workspace = match kernel {
@@ -58,7 +62,7 @@ fn workspace(request: &Request<'_>, operands: DType, threads: usize) -> u64 {
         }
         Kernel::Loop(body) => loop_workspace(body),
         Kernel::Op(OpKind::Attention(spec) | OpKind::AttentionGrad(spec)) => {
-            attention_workspace(spec, &graph.ops[op], graph, threads)
+            attention_workspace(spec, &graph.ops[op], graph, operands, threads)
         }
         Kernel::Op(OpKind::Cumulate { .. }) => cumulate_workspace(&reads[0]),
         Kernel::Op(OpKind::Sort { count, .. }) => {

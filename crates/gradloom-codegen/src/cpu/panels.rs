@@ -1,15 +1,16 @@
 //! Parts of a launch that access parts of its operands.
 //!
-//! In: a launch and its kernel. Out: panels, each a list of tasks and the ranges of elements that they
-//! access, so that a later launch may start on the rows of one panel while others are computed. Invariants:
-//! each task is in one panel; a task accesses no element outside of its panel's ranges.
+//! In: a phase of a launch and its kernel. Out: panels, each a list of tasks and the ranges of elements that
+//! they access, so that a later launch may start on the rows of one panel while others are computed.
+//! Invariants: each task is in one panel; a task accesses no element outside of its panel's ranges.
 
 use super::{AttentionShape, CpuKernel, DotPlan, DotStage, Form, LoopSchedule, PackTask};
 use gradloom_core::ir::OpKind;
 use gradloom_core::kernel::{Access, Body, Kernel, Launch, Level, NodeKind, Store};
 use std::ops::Range;
 
-/// Maximum number of panels of a launch: enough to keep 16 threads busy at its end.
+/// Maximum number of panels of a phase, or of those that pack an operand: enough to keep 16 threads busy at
+/// its end.
 const PANELS: usize = 8;
 
 /// Tasks of a phase of a launch, and the elements that they access.
@@ -128,7 +129,7 @@ fn of_packing(launch: &Launch, plan: &DotPlan) -> Vec<Panel> {
 
 fn of_attention(launch: &Launch) -> Vec<Panel> {
     let shape = |read: usize| &launch.reads[read].layout.shape;
-    let attention = AttentionShape::new(shape(0), shape(1), shape(2), None);
+    let attention = AttentionShape::new(shape(0), shape(1), shape(2), None, launch.schedule.operands());
     let AttentionShape { batch, kv_heads, .. } = attention;
     let is_gradient = matches!(launch.kernel, Kernel::Op(OpKind::AttentionGrad(_)));
     let (heads, chunks) = (batch * kv_heads, if is_gradient { 1 } else { attention.forward_chunks() });

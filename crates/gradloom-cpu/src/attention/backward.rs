@@ -4,14 +4,14 @@
 //! q kᵀ and the output's cotangent g: p = exp(scale·s - log_sum), dp = g vᵀ, ds = scale·p·(dp - g·output);
 //! then dq += ds k, dv += pᵀ g, dk += dsᵀ q. Dao, FlashAttention-2 (2023), algorithm 2.
 
-use super::Call;
 use super::operands::{Gradient, Mask, Operands, View};
+use super::products::{Products, Source};
 use super::single::dot;
 use super::softmax::{RowConstants, softmax_gradient};
+use super::{Call, InstructionSet};
 use crate::matrix::pack::{pack_rows, pack_transposed};
-use crate::matrix::tile::{Panels, Rows, TileTarget, multiply};
+use crate::matrix::tile::{Panels, Rows, TileTarget};
 use crate::simd::{Simd, Vectorized};
-use gradloom_codegen::cpu::STRIP;
 use std::ops::Range;
 
 /// The backward pass of one key/value head.
@@ -23,6 +23,7 @@ pub(super) struct Task<'a> {
     pub(super) batch: usize,
     pub(super) kv_head: usize,
     pub(super) worker: usize,
+    pub(super) level: InstructionSet,
 }
 
 /// Sections of the thread's scratch.
@@ -37,6 +38,7 @@ struct Scratch {
     /// Cotangents of the probabilities, then of the scores.
     ds: *mut f32,
     means: *mut f32,
+    products: Products,
 }
 
 /// A packed block of keys and values.
@@ -66,13 +68,15 @@ impl Task<'_> {
         let sections = shape.backward_sections();
         let mut address = self.call.scratch(0).cast::<f32>();
         address = address.wrapping_add(self.worker * sections.iter().sum::<usize>());
-        let [keys_transposed, values_transposed, keys, queries, cotangents, p, ds, means] =
+        let [keys_transposed, values_transposed, keys, queries, cotangents, p, ds, means, left, wide] =
             sections.map(|length| {
                 let start = address;
                 address = address.wrapping_add(length);
                 start
             });
-        let scratch = Scratch { keys_transposed, values_transposed, keys, queries, cotangents, p, ds, means };
+        let products = Products::new(shape.rounds, self.level, [left, wide]);
+        let scratch =
+            Scratch { keys_transposed, values_transposed, keys, queries, cotangents, p, ds, means, products };
         // SAFETY: guaranteed by the caller.
         unsafe {
             for head in 0..shape.group() {
@@ -85,13 +89,15 @@ impl Task<'_> {
         }
         let seen = if shape.queries == 0 { 0 } else { self.mask.end(shape.queries - 1) };
         let (key_block, query_block) = (shape.backward_keys(), shape.backward_queries());
+        // Queries that see no key do not enter any sum, whatever their rows are.
+        let viewers = self.mask.viewers(shape.queries);
         for start in (self.mask.start(0)..seen).step_by(key_block) {
             // SAFETY: guaranteed by the caller; keys below `seen` are below the mask's length.
             unsafe {
                 let keys = self.pack_keys(simd, &scratch, start..(start + key_block).min(seen));
                 for head in 0..shape.group() {
-                    for start in (0..shape.queries).step_by(query_block) {
-                        let end = (start + query_block).min(shape.queries);
+                    for start in viewers.clone().step_by(query_block) {
+                        let end = (start + query_block).min(viewers.end);
                         if !self.mask.within(start..=end - 1, &keys.range).is_empty() {
                             self.block(simd, &scratch, &keys, head, start..end);
                         }
@@ -111,28 +117,21 @@ impl Task<'_> {
         let key = |i| operands.key(call, batch, kv_head, range.start + i);
         let value = |i| operands.value(call, batch, kv_head, range.start + i);
         let count = range.len();
-        // SAFETY: guaranteed by the caller.
+        let products = scratch.products;
+        // SAFETY: guaranteed by the caller; the sections have room for a block.
         unsafe {
-            Keys {
-                keys_transposed: pack_transposed(
-                    simd,
-                    count,
-                    shape.depth,
-                    key,
-                    key_step,
-                    scratch.keys_transposed,
-                ),
-                values_transposed: pack_transposed(
-                    simd,
-                    count,
-                    shape.value_depth,
-                    value,
-                    value_step,
-                    scratch.values_transposed,
-                ),
-                keys: pack_rows(simd, count, shape.depth, key, key_step, scratch.keys),
-                range: range.clone(),
-            }
+            let pack = |to| pack_transposed(simd, count, shape.depth, key, key_step, to);
+            let source = (key_step == 1).then_some(Source::Columns(key));
+            let keys_transposed =
+                products.pack(simd, [count, shape.depth], source, pack, scratch.keys_transposed);
+            let pack = |to| pack_transposed(simd, count, shape.value_depth, value, value_step, to);
+            let source = (value_step == 1).then_some(Source::Columns(value));
+            let values_transposed =
+                products.pack(simd, [count, shape.value_depth], source, pack, scratch.values_transposed);
+            let pack = |to| pack_rows(simd, count, shape.depth, key, key_step, to);
+            let source = (key_step == 1).then_some(Source::Rows(key));
+            let keys = products.pack(simd, [shape.depth, count], source, pack, scratch.keys);
+            Keys { keys_transposed, values_transposed, keys, range: range.clone() }
         }
     }
 
@@ -154,18 +153,22 @@ impl Task<'_> {
         let q_head = self.kv_head * shape.group() + head;
         let q_row = |i| operands.q.row(call, batch, q_head, queries.start + i);
         let g_row = |i| gradient.cotangent.row(call, batch, q_head, queries.start + i);
-        let count = queries.len();
+        let (count, products) = (queries.len(), scratch.products);
         // SAFETY: guaranteed by the caller.
         let (packed_q, packed_g) = unsafe {
             self.means(simd, scratch, q_head, queries.clone());
-            (
-                pack_rows(simd, count, shape.depth, q_row, operands.q.step, scratch.queries),
-                pack_rows(simd, count, shape.value_depth, g_row, gradient.cotangent.step, scratch.cotangents),
-            )
+            let (step, columns) = (operands.q.step, shape.depth);
+            let pack = |to| pack_rows(simd, count, columns, q_row, step, to);
+            let source = (step == 1).then_some(Source::Rows(q_row));
+            let packed_q = products.pack(simd, [columns, count], source, pack, scratch.queries);
+            let (step, columns) = (gradient.cotangent.step, shape.value_depth);
+            let pack = |to| pack_rows(simd, count, columns, g_row, step, to);
+            let source = (step == 1).then_some(Source::Rows(g_row));
+            (packed_q, products.pack(simd, [columns, count], source, pack, scratch.cotangents))
         };
         let mut strip = queries.start;
         while strip < queries.end {
-            let end = (strip + STRIP).min(queries.end);
+            let end = (strip + shape.strip()).min(queries.end);
             // SAFETY: guaranteed by the caller.
             unsafe { self.strip(simd, scratch, keys, head, strip..end, queries.start) };
             strip = end;
@@ -174,7 +177,7 @@ impl Task<'_> {
         let Range { start: mut key, end: seen } =
             self.mask.within(queries.start..=queries.end - 1, &keys.range);
         while key < seen {
-            let end = (key + STRIP).min(seen);
+            let end = (key + shape.strip()).min(seen);
             // Skip the queries that see no key of this strip, because they do not contribute to its
             // gradients.
             let mut viewers = 0..count;
@@ -201,8 +204,8 @@ impl Task<'_> {
             let dk = target(self.dk(keys.range.start + key), 1, shape.depth);
             // SAFETY: guaranteed by the caller; the rows of dk and dv belong to this task.
             unsafe {
-                multiply(simd, end - key, viewers.clone(), transposed(scratch.p), packed_g, dv);
-                multiply(simd, end - key, viewers, transposed(scratch.ds), packed_q, dk);
+                products.multiply(simd, end - key, viewers.clone(), transposed(scratch.p), packed_g, dv);
+                products.multiply(simd, end - key, viewers, transposed(scratch.ds), packed_q, dk);
             }
             key = end;
         }
@@ -241,18 +244,12 @@ impl Task<'_> {
             padded: true,
             accumulate: false,
         };
-        let (p, ds) = (matrix(scratch.p), matrix(scratch.ds));
+        let (p, ds, products) = (matrix(scratch.p), matrix(scratch.ds), scratch.products);
         // SAFETY: guaranteed by the caller; the matrices have room for whole vectors.
         unsafe {
-            multiply(simd, count, 0..shape.depth, rows(&operands.q), keys.keys_transposed, p);
-            multiply(
-                simd,
-                count,
-                0..shape.value_depth,
-                rows(&gradient.cotangent),
-                keys.values_transposed,
-                ds,
-            );
+            let cotangents = rows(&gradient.cotangent);
+            products.multiply(simd, count, 0..shape.depth, rows(&operands.q), keys.keys_transposed, p);
+            products.multiply(simd, count, 0..shape.value_depth, cotangents, keys.values_transposed, ds);
         }
         let width = keys.range.len().next_multiple_of(S::LANES);
         for (i, query) in queries.clone().enumerate() {
@@ -284,7 +281,7 @@ impl Task<'_> {
             accumulate: true,
         };
         // SAFETY: guaranteed by the caller; the rows of dq belong to this task.
-        unsafe { multiply(simd, count, seen, left, keys.keys, dq) };
+        unsafe { products.multiply(simd, count, seen, left, keys.keys, dq) };
     }
 
     /// Computes the dot product of output and cotangent for each query of a block.

@@ -5,13 +5,14 @@
 //! of probabilities and values to the output's rows.
 
 use super::operands::{Mask, Operands};
+use super::products::{Products, Source};
 use super::softmax::{Online, online_softmax};
-use super::{Call, single};
+use super::{Call, InstructionSet, single};
 use crate::matrix::pack::{pack_rows, pack_transposed};
 use crate::matrix::stored::{Bf16, F16, Stored, pack_stored_rows, pack_stored_transposed};
-use crate::matrix::tile::{Panels, Rows, TileTarget, multiply};
+use crate::matrix::tile::{Panels, Rows, TileTarget};
 use crate::simd::{Simd, Vectorized};
-use gradloom_codegen::cpu::{Form, STRIP};
+use gradloom_codegen::cpu::Form;
 use std::ops::Range;
 
 /// The forward pass of one key/value head over a range of queries.
@@ -23,6 +24,7 @@ pub(super) struct Task<'a> {
     pub(super) kv_head: usize,
     pub(super) queries: Range<usize>,
     pub(super) worker: usize,
+    pub(super) level: InstructionSet,
 }
 
 /// Sections of the thread's scratch.
@@ -32,6 +34,7 @@ struct Scratch {
     scores: *mut f32,
     maxima: *mut f32,
     sums: *mut f32,
+    products: Products,
 }
 
 impl Vectorized for Task<'_> {
@@ -57,12 +60,13 @@ impl Task<'_> {
         let sections = shape.forward_sections();
         let mut address = self.call.scratch(0).cast::<f32>();
         address = address.wrapping_add(self.worker * sections.iter().sum::<usize>());
-        let [keys, values, scores, maxima, sums] = sections.map(|length| {
+        let [keys, values, scores, maxima, sums, left, wide] = sections.map(|length| {
             let start = address;
             address = address.wrapping_add(length);
             start
         });
-        let scratch = Scratch { keys, values, scores, maxima, sums };
+        let products = Products::new(shape.rounds, self.level, [left, wide]);
+        let scratch = Scratch { keys, values, scores, maxima, sums, products };
         let rows = shape.group() * self.queries.len();
         for row in 0..rows {
             // SAFETY: the sections have room for the task's rows.
@@ -97,30 +101,38 @@ impl Task<'_> {
     unsafe fn block<S: Simd>(&self, simd: S, scratch: &Scratch, keys: Range<usize>) {
         let Task { operands, call, batch, kv_head, .. } = *self;
         let shape = operands.shape;
+        let steps = operands.steps();
+        let key = |i| operands.key::<f32>(call, batch, kv_head, keys.start + i);
+        let value = |i| operands.value::<f32>(call, batch, kv_head, keys.start + i);
+        let is_f32 = operands.forms.map(|form| form == Form::F32);
         // SAFETY: guaranteed by the caller.
+        let pack_keys = |to| unsafe {
+            match operands.forms[0] {
+                Form::F16 => self.pack_narrow_keys::<S, F16>(simd, &keys, to),
+                Form::Bf16 => self.pack_narrow_keys::<S, Bf16>(simd, &keys, to),
+                _ => pack_transposed(simd, keys.len(), shape.depth, key, steps.0, to),
+            }
+        };
+        // SAFETY: guaranteed by the caller.
+        let pack_values = |to| unsafe {
+            match operands.forms[1] {
+                Form::F16 => self.pack_narrow_values::<S, F16>(simd, &keys, to),
+                Form::Bf16 => self.pack_narrow_values::<S, Bf16>(simd, &keys, to),
+                _ => pack_rows(simd, keys.len(), shape.value_depth, value, steps.1, to),
+            }
+        };
+        let (products, extents) = (scratch.products, [shape.value_depth, keys.len()]);
+        // SAFETY: guaranteed by the caller; the sections have room for a block.
         let (packed_keys, packed_values) = unsafe {
-            let packed_keys = match operands.forms[0] {
-                Form::F16 => self.pack_narrow_keys::<S, F16>(simd, &keys, scratch.keys),
-                Form::Bf16 => self.pack_narrow_keys::<S, Bf16>(simd, &keys, scratch.keys),
-                _ => {
-                    let row = |i| operands.key(call, batch, kv_head, keys.start + i);
-                    pack_transposed(simd, keys.len(), shape.depth, row, operands.steps().0, scratch.keys)
-                }
-            };
-            let packed_values = match operands.forms[1] {
-                Form::F16 => self.pack_narrow_values::<S, F16>(simd, &keys, scratch.values),
-                Form::Bf16 => self.pack_narrow_values::<S, Bf16>(simd, &keys, scratch.values),
-                _ => {
-                    let row = |i| operands.value(call, batch, kv_head, keys.start + i);
-                    pack_rows(simd, keys.len(), shape.value_depth, row, operands.steps().1, scratch.values)
-                }
-            };
-            (packed_keys, packed_values)
+            let source = (is_f32[0] && steps.0 == 1).then_some(Source::Columns(key));
+            let packed_keys = products.pack(simd, [keys.len(), shape.depth], source, pack_keys, scratch.keys);
+            let source = (is_f32[1] && steps.1 == 1).then_some(Source::Rows(value));
+            (packed_keys, products.pack(simd, extents, source, pack_values, scratch.values))
         };
         for head in 0..shape.group() {
             let mut strip = self.queries.start;
             while strip < self.queries.end {
-                let end = (strip + STRIP).min(self.queries.end);
+                let end = (strip + shape.strip()).min(self.queries.end);
                 // SAFETY: guaranteed by the caller.
                 unsafe { self.strip(simd, scratch, head, strip..end, &keys, packed_keys, packed_values) };
                 strip = end;
@@ -183,7 +195,8 @@ impl Task<'_> {
         }
         let most = seen.end;
         let row_stride = shape.forward_keys();
-        let width = most.next_multiple_of(S::LANES);
+        let products = scratch.products;
+        let width = products.width(most, row_stride, S::LANES);
         let q = Rows {
             start: operands.q.row(call, batch, q_head, queries.start),
             row_stride: operands.q.row_stride(),
@@ -192,7 +205,7 @@ impl Task<'_> {
         let scores =
             TileTarget { start: scratch.scores, row_stride, columns: most, padded: true, accumulate: false };
         // SAFETY: guaranteed by the caller; the strip's scores have room for whole vectors.
-        unsafe { multiply(simd, queries.len(), 0..shape.depth, q, packed_keys, scores) };
+        unsafe { products.multiply(simd, queries.len(), 0..shape.depth, q, packed_keys, scores) };
         let first_block = self.mask.start(queries.start) >= keys.start;
         for (i, query) in queries.clone().enumerate() {
             let row = scratch.scores.wrapping_add(i * row_stride);
@@ -221,7 +234,7 @@ impl Task<'_> {
             accumulate: !first_block,
         };
         // SAFETY: this task alone writes its output rows.
-        unsafe { multiply(simd, queries.len(), seen, probabilities, packed_values, output) };
+        unsafe { products.multiply(simd, queries.len(), seen, probabilities, packed_values, output) };
     }
 
     /// Accumulates a block as [`Task::block`] does, but without packing, which would cost more than it saves

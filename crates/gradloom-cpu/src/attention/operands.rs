@@ -138,7 +138,13 @@ impl Operands {
         };
         let (q, k, v) = (layout(0), layout(1), layout(2));
         Self {
-            shape: AttentionShape::new(&q.shape, &k.shape, &v.shape, table.map(|read| &layout(read).shape)),
+            shape: AttentionShape::new(
+                &q.shape,
+                &k.shape,
+                &v.shape,
+                table.map(|read| &layout(read).shape),
+                launch.schedule.operands(),
+            ),
             scale: spec.scale as f32,
             results: std::array::from_fn(|i| {
                 launch.writes.get(i).map_or_else(ResultView::default, |write| ResultView::new(&write.layout))
@@ -306,6 +312,13 @@ impl Mask {
     pub(super) fn start(&self, query: usize) -> usize {
         let Some(window) = self.window else { return 0 };
         (self.offset + query as i64 + 1 - window).clamp(0, self.length as i64) as usize
+    }
+
+    /// Returns the queries, of `count`, that see a key.
+    pub(super) fn viewers(&self, count: usize) -> Range<usize> {
+        let sees = |query: &usize| self.start(*query) < self.end(*query);
+        let start = (0..count).find(sees).unwrap_or(count);
+        start..(start..count).rev().find(sees).map_or(start, |last| last + 1)
     }
 
     /// Returns the end of the keys that a query sees, which may be below their start.

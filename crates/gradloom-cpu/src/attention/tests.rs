@@ -2,9 +2,11 @@
 //! and block tables.
 
 use super::*;
-use crate::testing::{Job, Random, Tensor, assert_near, rounds};
+use crate::testing::{Job, Random, Tensor, assert_near, element_bits, rounds};
 use gradloom_codegen::cpu::AttentionShape;
+use gradloom_core::ir::half::{from_bf16, to_bf16};
 use gradloom_core::ir::{DType, OpKind, Shape};
+use gradloom_core::kernel::Schedule;
 use gradloom_core::philox::random_word;
 
 /// Parameters of a test case.
@@ -46,6 +48,7 @@ impl Setup {
             keys: random.pick(extents),
             depth: random.pick(&depths),
             value_depth: random.pick(&depths),
+            rounds: false,
         };
         let offset = if spec.query_offset { random.below(2 * shape.keys + 20) as i32 - 20 } else { 0 };
         let length = if spec.key_length { random.below(shape.keys + 1) } else { shape.keys };
@@ -99,11 +102,19 @@ impl Setup {
         [self.shape.batch, self.shape.heads, self.shape.queries, depth].into()
     }
 
+    fn schedule(&self) -> Schedule {
+        if self.shape.rounds { Schedule::Rounded(DType::BF16) } else { Schedule::Whole }
+    }
+
     fn forward(&self, reads: Vec<Tensor>) -> Job {
         let lead = [self.shape.batch, self.shape.heads, self.shape.queries];
         let results = [(DType::F32, self.q_shape(self.shape.value_depth)), (DType::F32, lead.into())];
         let workspace = self.shape.forward_workspace(3);
-        Job { workspace, ..Job::of_op(OpKind::Attention(self.spec), reads, &results) }
+        Job {
+            workspace,
+            schedule: self.schedule(),
+            ..Job::of_op(OpKind::Attention(self.spec), reads, &results)
+        }
     }
 
     fn backward(&self, reads: Vec<Tensor>) -> Job {
@@ -111,7 +122,11 @@ impl Setup {
         let shapes = [self.q_shape(depth), self.kv_shape(depth), self.kv_shape(value_depth)];
         let results = shapes.map(|shape| (DType::F32, shape));
         let workspace = self.shape.backward_workspace(3);
-        Job { workspace, ..Job::of_op(OpKind::AttentionGrad(self.spec), reads, &results) }
+        Job {
+            workspace,
+            schedule: self.schedule(),
+            ..Job::of_op(OpKind::AttentionGrad(self.spec), reads, &results)
+        }
     }
 
     fn sees(&self, query: usize, key: usize) -> bool {
@@ -191,6 +206,38 @@ impl Setup {
             }
         }
         [dq, dk, dv]
+    }
+
+    /// Returns sums of absolute values of the terms of the output and of dq, dk and dv. Those of the
+    /// gradients include the terms of the differences that make up the cotangents of scores.
+    fn sizes(&self, q: &[f64], k: &[f64], v: &[f64], g: &[f64]) -> (Vec<f64>, [Vec<f64>; 3]) {
+        let s = self.shape;
+        let (p, _) = self.probabilities(q, k);
+        let (mut dq, mut dk, mut dv) = (vec![0.0; q.len()], vec![0.0; k.len()], vec![0.0; v.len()]);
+        let mut output = Vec::new();
+        for (row, (b, h, _)) in self.queries().enumerate() {
+            let g = &g[row * s.value_depth..][..s.value_depth];
+            let kv_row = |j| (b * s.kv_heads + h / s.group()) * s.keys + j;
+            let share = |j: usize| self.kept(row, j) * p[row * s.keys + j];
+            let terms = |j: usize| -> f64 {
+                (0..s.value_depth).map(|c| (g[c] * v[kv_row(j) * s.value_depth + c]).abs()).sum()
+            };
+            let mean: f64 = (0..s.keys).map(|j| share(j) * terms(j)).sum();
+            output.extend((0..s.value_depth).map(|c| -> f64 {
+                (0..s.keys).map(|j| share(j) * v[kv_row(j) * s.value_depth + c].abs()).sum()
+            }));
+            for j in 0..s.keys {
+                let ds = self.spec.scale * p[row * s.keys + j] * (self.kept(row, j) * terms(j) + mean);
+                for c in 0..s.value_depth {
+                    dv[kv_row(j) * s.value_depth + c] += share(j) * g[c].abs();
+                }
+                for c in 0..s.depth {
+                    dq[row * s.depth + c] += ds * k[kv_row(j) * s.depth + c].abs();
+                    dk[kv_row(j) * s.depth + c] += ds * q[row * s.depth + c].abs();
+                }
+            }
+        }
+        (output, [dq, dk, dv])
     }
 
     /// Returns a copy of q, k, v or a cotangent in which the rows that are not used are NaN: those of queries
@@ -304,10 +351,12 @@ fn heads_of_one_tensor() {
         keys: length,
         depth,
         value_depth: depth,
+        rounds: false,
     };
     let setup = Setup { shape, spec, offset: 0, length, block_size: 1 };
     let case = setup.forward(vec![part(0), part(1), part(2)]);
-    let results = case.run_on_all_pools(&*prepare_attention(&case.launch(), &spec)).unwrap();
+    let results =
+        case.run_on_all_pools(&*prepare_attention(&case.launch(), &spec, InstructionSet::detect())).unwrap();
     let [q, k, v] = [0, 1, 2].map(|i| case.reads[i].values());
     assert_near("output", &results[0], &setup.expected(&q, &k, &v).0, 1e-5);
 }
@@ -354,12 +403,17 @@ fn paged(random: &mut Random, queries: usize) -> (Setup, Vec<Tensor>, [Vec<f64>;
 fn keys_in_blocks_of_a_pool() {
     let mut random = Random(14);
     for round in 0..rounds(60) {
-        let (setup, reads, [q, k, v]) = paged(&mut random, [1, 2, 30][round % 3]);
+        let (mut setup, reads, [q, k, v]) = paged(&mut random, [1, 2, 30][round % 3]);
+        setup.shape.rounds = round % 2 == 0;
+        // Scores are off by the rounding of up to 64 terms, and so are the shares.
+        let tolerance = if setup.shape.rounds { 0.05 } else { 1e-5 };
         let case = setup.forward(reads);
-        let results = case.run_on_all_pools(&*prepare_attention(&case.launch(), &setup.spec)).unwrap();
+        let results = case
+            .run_on_all_pools(&*prepare_attention(&case.launch(), &setup.spec, InstructionSet::detect()))
+            .unwrap();
         let (output, log_sums) = setup.expected(&q, &k, &v);
-        assert_near(&format!("round {round}: output"), &results[0], &output, 1e-5);
-        assert_near(&format!("round {round}: log-sum-exp"), &results[1], &log_sums, 1e-5);
+        assert_near(&format!("round {round}: output"), &results[0], &output, tolerance);
+        assert_near(&format!("round {round}: log-sum-exp"), &results[1], &log_sums, tolerance);
     }
 }
 
@@ -373,7 +427,9 @@ fn lengths_and_blocks_out_of_range_are_traps() {
     let (length, table) = (reads.len() - 2, reads.len() - 1);
     let trap = |reads: &[Tensor]| {
         let case = setup.forward(reads.to_vec());
-        let trap = case.run_on_all_pools(&*prepare_attention(&case.launch(), &setup.spec)).unwrap_err();
+        let trap = case
+            .run_on_all_pools(&*prepare_attention(&case.launch(), &setup.spec, InstructionSet::detect()))
+            .unwrap_err();
         trap.message
     };
     let keys = setup.shape.keys;
@@ -407,17 +463,119 @@ fn large_scores_neither_overflow_nor_lose_what_is_not_a_number() {
         block_table: false,
         dropout: None,
     };
-    let shape =
-        AttentionShape { batch: 1, heads: 1, kv_heads: 1, queries: 6, keys: 20, depth: 1, value_depth: 1 };
+    let shape = AttentionShape {
+        batch: 1,
+        heads: 1,
+        kv_heads: 1,
+        queries: 6,
+        keys: 20,
+        depth: 1,
+        value_depth: 1,
+        rounds: false,
+    };
     let setup = Setup { shape, spec, offset: 0, length: 20, block_size: 1 };
     let q = [1000.0, -1000.0, 0.0, f32::NAN, 3e38, 1.0];
     let keys: Vec<f32> = (0..20).map(|j| j as f32).collect();
     let operand = |values: &[f32]| Tensor::f32([1, 1, values.len(), 1], values);
     let case = setup.forward(vec![operand(&q), operand(&keys), operand(&keys)]);
-    let results = case.run_on_all_pools(&*prepare_attention(&case.launch(), &spec)).unwrap();
+    let results =
+        case.run_on_all_pools(&*prepare_attention(&case.launch(), &spec, InstructionSet::detect())).unwrap();
     let output = floats(&results[0]);
     assert_eq!(output[..2], [19.0, 0.0]);
     assert!((output[2] - 9.5).abs() < 1e-5);
     assert!(output[3].is_nan() && output[4].is_nan(), "{output:?}");
     assert_eq!(floats(&results[1])[0], 19_000.0);
+}
+
+/// Returns a tensor of numbers that bf16 holds, in a random layout.
+fn in_bf16(random: &mut Random, shape: &Shape) -> Tensor {
+    let mut tensor = Tensor::strided(random, shape);
+    for p in tensor.positions() {
+        tensor.set(p, from_bf16(to_bf16(f32::from_bits(tensor.bits(p)))).to_bits());
+    }
+    tensor
+}
+
+/// Checks results whose probabilities, or their cotangents, are rounded to bf16 before they are multiplied.
+/// `sizes` are the sums of the terms' absolute values. Returns the number of elements that show the rounding.
+fn assert_rounded(what: &str, bits: &[u32], expected: &[f64], sizes: &[f64]) -> usize {
+    // Half of the distance between bf16 from 1 to 2, and errors of f32.
+    let unit = 2f64.powi(-8);
+    let mut rounded = 0;
+    assert_eq!(bits.len(), expected.len(), "{what}");
+    for (i, ((got, wanted), size)) in floats(bits).iter().zip(expected).zip(sizes).enumerate() {
+        let off = (f64::from(*got) - wanted).abs();
+        let bound = (unit + 1e-4) * size + 1e-5;
+        assert!(off <= bound, "{what}: element {i} is {got}, expected {wanted} ± {bound}");
+        rounded += usize::from(off > 1e-3 * size);
+    }
+    rounded
+}
+
+/// Checks a setup in bf16 with every instruction set, with NaN in the rows that are not used if `spoils`.
+/// Returns the number of elements that show the rounding.
+fn check_rounded(what: &str, setup: &Setup, random: &mut Random, spoils: bool) -> usize {
+    let s = setup.shape;
+    let operands = [
+        in_bf16(random, &setup.q_shape(s.depth)),
+        in_bf16(random, &setup.kv_shape(s.depth)),
+        in_bf16(random, &setup.kv_shape(s.value_depth)),
+        in_bf16(random, &setup.q_shape(s.value_depth)),
+    ];
+    let given = operands.iter().enumerate().map(|(i, tensor)| match spoils {
+        true => setup.spoiled(tensor, i == 1 || i == 2),
+        false => tensor.clone(),
+    });
+    let given: Vec<Tensor> = given.collect();
+    let [q, k, v, g] = operands.map(|tensor| tensor.values());
+    let extras = setup.extras(random, &[]);
+    let (output, log_sums) = setup.expected(&q, &k, &v);
+    let narrow = |values: &[f64]| values.iter().map(|&value| value as f32).collect::<Vec<f32>>();
+    let tensors = [
+        Tensor::f32(setup.q_shape(s.value_depth), &narrow(&output)),
+        Tensor::f32([s.batch, s.heads, s.queries], &narrow(&log_sums)),
+    ];
+    let forward = setup.forward([&given[..3], &extras[..]].concat());
+    let in_16_bits = |tensor: &Tensor| {
+        let bits: Vec<u32> = tensor.elements().into_iter().map(|bits| bits >> 16).collect();
+        element_bits(DType::BF16, tensor.layout.shape.clone(), &bits)
+    };
+    let stored = [given[0].clone(), in_16_bits(&given[1]), in_16_bits(&given[2])];
+    let of_stored = setup.forward([&stored[..], &extras[..]].concat());
+    let backward = setup.backward([&given[..3], &extras[..], &tensors[..], &given[3..]].concat());
+    let gradients = setup.expected_gradients(&q, &k, &v, &g);
+    let (output_sizes, gradient_sizes) = setup.sizes(&q, &k, &v, &g);
+    let mut rounded = 0;
+    for level in InstructionSet::available() {
+        let what = format!("{what}, {level:?}: {s:?} {:?}, NaN: {spoils}", setup.spec);
+        let outputs =
+            |job: &Job| job.run_on_all_pools(&Attention::new(&job.launch(), &setup.spec, level)).unwrap();
+        let results = outputs(&forward);
+        assert_eq!(outputs(&of_stored), results, "{what}: keys and values in 16 bits");
+        rounded += assert_rounded(&format!("{what}: output"), &results[0], &output, &output_sizes);
+        assert_near(&format!("{what}: log-sum-exp"), &results[1], &log_sums, 1e-5);
+        let kernel = AttentionGrad::new(&backward.launch(), &setup.spec, level);
+        let results = backward.run_on_all_pools(&kernel).unwrap();
+        for (i, name) in ["dq", "dk", "dv"].iter().enumerate() {
+            let what = format!("{what}: {name}");
+            rounded += assert_rounded(&what, &results[i], &gradients[i], &gradient_sizes[i]);
+        }
+    }
+    rounded
+}
+
+#[test]
+fn operands_are_rounded_and_sums_are_not() {
+    let (mut random, mut rounded) = (Random(16), 0);
+    for round in 0..rounds(60) {
+        let mut setup = Setup::random(&mut random, &[3, 12, 17, 33, 64, 70]);
+        setup.shape.rounds = true;
+        rounded += check_rounded(&format!("round {round}"), &setup, &mut random, round % 2 == 0);
+    }
+    for round in 0..rounds(6) {
+        let mut setup = Setup::random(&mut random, &[130, 300]);
+        (setup.shape.batch, setup.shape.rounds) = (1, true);
+        rounded += check_rounded(&format!("large round {round}"), &setup, &mut random, round % 2 == 0);
+    }
+    assert!(rounded > 1000, "only {rounded} elements show that operands are rounded");
 }

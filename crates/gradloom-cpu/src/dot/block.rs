@@ -12,7 +12,7 @@ use crate::matrix::pack::{pack_rows, pack_stepped, pack_transposed};
 use crate::matrix::rounded::{Arithmetic, round_in_place};
 use crate::matrix::stored::Stored;
 use crate::matrix::stored::{Bf16, F16, pack_stored};
-use crate::matrix::tile::{Columns, Rows, Steps, TileTarget, panel};
+use crate::matrix::tile::{Columns, Panels, Rows, Steps, TileTarget, panel};
 use crate::simd::{Simd, Vectorized, WIDEST};
 use gradloom_codegen::cpu::{FEW_ROWS, Form};
 use gradloom_codegen::product::{MatrixView, SteppedView};
@@ -90,13 +90,15 @@ pub(super) struct SharedOperand {
     pub(super) start: *mut f32,
     /// Number of contracted indices of the operand.
     pub(super) extent: usize,
+    /// First row or column of the task.
     pub(super) free: usize,
+    /// First contracted index of the task.
     pub(super) depth: usize,
 }
 
 impl SharedOperand {
-    /// Returns the address of the block of `count` free indices, including padding, that starts at the given
-    /// ones of the task.
+    /// Returns the address of a block of `count` rows or padded columns. It starts `free` of them and `depth`
+    /// contracted indices after the task's first.
     pub(super) fn block(&self, free: usize, count: usize, depth: usize) -> *mut f32 {
         self.start.wrapping_add((self.free + free) * self.extent + (self.depth + depth) * count)
     }
@@ -163,8 +165,9 @@ impl Vectorized for ProductBlock<'_> {
 impl ProductBlock<'_> {
     /// # Safety
     /// `left` and the right operand that is read (`stored`, `stepped` or `right`) must be valid for reads of
-    /// the block's elements, `packed_right` for writes of the packed operand, and `product` for writes of the
-    /// product. Nothing else may access `packed_right` or `product`.
+    /// the block's elements, buffers of the task for writes of a packed block, and `product` for writes of
+    /// the product. Nothing else may access these buffers and `product`. Shared operands must have been
+    /// packed.
     #[inline(always)]
     unsafe fn multiply<S: Simd>(&mut self, simd: S) {
         if self.rows <= FEW_ROWS && self.packed_right.is_none() && self.stepped.is_none() {
@@ -265,16 +268,20 @@ impl ProductBlock<'_> {
                     let (right, length) = (self.right, depth.len());
                     let start = right.at(0, depth.start);
                     let is_plain = self.stepped.is_none() && self.stored.is_none();
+                    let extents = [self.columns, length];
                     if is_plain && right.free_stride == 1 {
-                        bf16.pack_right_rows(self.columns, length, start, right.contract_stride, to);
+                        let row = |p| start.wrapping_add(p * right.contract_stride);
+                        bf16.pack_right_rows(extents, row, to);
                     } else if is_plain && right.contract_stride == 1 {
-                        bf16.pack_right_columns(self.columns, length, start, right.free_stride, to);
+                        let column = |j| start.wrapping_add(j * right.free_stride);
+                        bf16.pack_right_columns(extents, column, to);
                     } else {
                         for (start, width) in panels(self.columns, S::LANES) {
                             let columns = start..(start + width).min(self.columns);
                             self.pack_columns(simd, &columns, depth, panel);
                             let to = to.wrapping_add(start * length.div_ceil(2));
-                            bf16.pack_right_rows(columns.len(), length, panel, width, to);
+                            let row = |p| panel.wrapping_add(p * width).cast_const();
+                            bf16.pack_right_rows([columns.len(), length], row, to);
                         }
                     }
                 }
@@ -382,8 +389,9 @@ impl ProductBlock<'_> {
                     padded: false,
                     accumulate: depth.start > 0,
                 };
+                let right = Panels { start: packed, depth: depth.len(), columns: self.columns };
                 // SAFETY: guaranteed by the caller; both operands are packed for these contracted indices.
-                return unsafe { bf16.multiply(extents, left, packed, target) };
+                return unsafe { bf16.multiply(extents, left, right, 0, target) };
             }
         }
         let panel_width = 2 * S::LANES;
@@ -422,6 +430,9 @@ impl ProductBlock<'_> {
 
 /// Work of packing a block of an operand, which is compiled as a separate function because engines that
 /// compile at run time optimize long functions late.
+///
+/// The creator guarantees that the operand is valid for reads, that `to` is valid for writes of the packed
+/// block, and that nothing else accesses that memory.
 pub(super) struct Pack<'a, 'b> {
     pub(super) block: &'a ProductBlock<'b>,
     /// Index of the operand, of which all rows or columns of the block are packed.
@@ -440,6 +451,7 @@ impl Vectorized for Pack<'_, '_> {
                 (0, Some(Rounding { arithmetic, .. })) => {
                     arithmetic.pack_rows([block.rows, depth.len()], block.left_rows(0, depth), to);
                 }
+                (0, None) => unreachable!("a left operand is packed only if it is rounded"),
                 _ => block.pack_right(simd, depth, to),
             }
         }

@@ -30,7 +30,8 @@ use crate::ir::{DType, OpKind};
 pub enum Schedule {
     /// One invocation per position, or a division fixed by the kernel itself.
     Whole,
-    /// As `Whole`, for a product whose operands are rounded to this type before they are multiplied.
+    /// As `Whole`, for a product or attention, whose operands are rounded to this type before they are
+    /// multiplied.
     Rounded(DType),
     /// Rows of a fused expression with reductions.
     Rows(RowSchedule),
@@ -56,7 +57,7 @@ pub enum Schedule {
 }
 
 impl Schedule {
-    /// Returns the type to which a CPU rounds the operands of a product; f32 leaves them as they are.
+    /// Returns the type to which a CPU rounds the operands of products; f32 leaves them as they are.
     pub fn operands(&self) -> DType {
         match self {
             Self::Rounded(dtype) => *dtype,

@@ -7,7 +7,7 @@
 use super::tiles::{self, Amx, Panel, SIDE, Tiles};
 use crate::InstructionSet;
 use crate::matrix::pack::panels;
-use crate::matrix::tile::{Rows, TileTarget};
+use crate::matrix::tile::{Panels, Rows, TileTarget};
 use gradloom_codegen::cpu::STRIP;
 use gradloom_core::ir::half::to_bf16;
 use std::arch::x86_64::*;
@@ -20,7 +20,7 @@ pub(crate) struct Bf16 {
 }
 
 /// Number of words in a vector.
-const LANES: usize = 16;
+pub(crate) const LANES: usize = 16;
 
 impl Bf16 {
     /// Returns the instructions of an instruction set.
@@ -63,69 +63,66 @@ impl Bf16 {
         }
     }
 
-    /// Packs the panels of a right operand with contiguous rows, for [`Bf16::multiply`]. Rows start `stride`
-    /// apart, and are read from end to end.
+    /// Packs the panels of a right operand with contiguous rows, for [`Bf16::multiply`].
     ///
     /// # Safety
-    /// `right` must be valid for reads of `depth` rows of `columns` elements, and `to` for writes of as many
-    /// words as its panels have. Nothing else may access these.
+    /// `row(p)` for `p < depth` must be valid for reads of `columns` elements, and `to` for writes of as many
+    /// words as the panels have. Nothing else may access these.
     pub(crate) unsafe fn pack_right_rows(
         self,
-        columns: usize,
-        depth: usize,
-        right: *const f32,
-        stride: usize,
+        [columns, depth]: [usize; 2],
+        row: impl Fn(usize) -> *const f32,
         to: *mut f32,
     ) {
         let words = depth.div_ceil(2);
         for q in 0..words {
+            let second = if 2 * q + 1 < depth { row(2 * q + 1) } else { std::ptr::null() };
             for (start, width) in panels(columns, LANES) {
-                let rows = Rows { start: right.wrapping_add(start), row_stride: 1, step: stride };
+                let rows = [row(2 * q), second];
+                let rows = rows.map(|row| if row.is_null() { row } else { row.wrapping_add(start) });
                 let to = to.wrapping_add(start * words + q * width);
                 // SAFETY: guaranteed by the caller; a value of this type proves that the processor supports
                 // the instructions.
-                unsafe { across(pair_of_rows(rows, q, depth), width.min(columns - start), width, to) };
+                unsafe { across(rows, width.min(columns - start), width, to) };
             }
         }
     }
 
-    /// Packs the panels of a right operand with contiguous columns, for [`Bf16::multiply`]. Columns start
-    /// `stride` apart.
+    /// Packs the panels of a right operand with contiguous columns, for [`Bf16::multiply`].
     ///
     /// # Safety
-    /// `right` must be valid for reads of `columns` columns of `depth` elements, and `to` for writes of as
-    /// many words as its panels have. Nothing else may access these.
+    /// `column(j)` for `j < columns` must be valid for reads of `depth` elements, and `to` for writes of as
+    /// many words as the panels have. Nothing else may access these.
     pub(crate) unsafe fn pack_right_columns(
         self,
-        columns: usize,
-        depth: usize,
-        right: *const f32,
-        stride: usize,
+        [columns, depth]: [usize; 2],
+        column: impl Fn(usize) -> *const f32,
         to: *mut f32,
     ) {
         // SAFETY: guaranteed by the caller; a value of this type proves that the processor supports the
         // instructions.
-        unsafe { panels_of_columns(columns, depth, right, stride, to) }
+        unsafe { panels_of_columns([columns, depth], column, to) }
     }
 
-    /// Computes `target = rows · panels` for `count` rows and `depth` contracted indices, where the panels
-    /// have the target's columns.
+    /// Computes `target = rows · panels` for `count` rows over `depth` contracted indices, which are those of
+    /// the panels from `first` on, an even number.
     ///
     /// # Safety
-    /// `rows` and `panels`, which are packed, and `target` must be valid for these extents. Nothing else may
+    /// `rows` and `right`, which are packed, and `target` must be valid for these extents. Nothing else may
     /// access the target.
     pub(crate) unsafe fn multiply(
         self,
         [count, depth]: [usize; 2],
         rows: Rows,
-        panels: *const f32,
+        right: Panels,
+        first: usize,
         target: TileTarget,
     ) {
         // SAFETY: guaranteed by the caller.
-        unsafe { self.multiply_by(self.tiles, [count, depth.div_ceil(2)], rows, panels, target) }
+        unsafe { self.multiply_by(self.tiles, [count, depth.div_ceil(2)], rows, right, first / 2, target) }
     }
 
-    /// Computes [`Bf16::multiply`] with the given tiles.
+    /// Computes [`Bf16::multiply`] over `words` pairs of contracted indices with the given tiles.
     ///
     /// # Safety
     /// Same as [`Bf16::multiply`]; for tiles, rows must be contiguous.
@@ -134,12 +131,14 @@ impl Bf16 {
         tiles: Option<impl Tiles>,
         [count, words]: [usize; 2],
         rows: Rows,
-        packed: *const f32,
+        right: Panels,
+        first: usize,
         target: TileTarget,
     ) {
         let all = |from: usize| {
-            panels(target.columns, LANES).map(move |(column, width)| Panel {
-                start: packed.wrapping_add(column * words + from * width),
+            let panels = panels(right.columns, LANES).take_while(move |(column, _)| *column < target.columns);
+            panels.map(move |(column, width)| Panel {
+                start: right.start.wrapping_add(column * right.depth.div_ceil(2) + (first + from) * width),
                 width,
                 target: TileTarget { columns: (target.columns - column).min(width), ..target.from(column) },
             })
@@ -157,15 +156,16 @@ impl Bf16 {
             }
             // The words after the last group, of rows that tiles have summed up to there.
             if whole[1] < words && whole[0] > 0 {
-                all(whole[1]).for_each(|Panel { start, target, .. }| {
-                    let target = TileTarget { accumulate: true, ..target };
-                    strips([whole[0], words - whole[1]], rows.at(0, whole[1]), start, target);
+                all(whole[1]).for_each(|panel| {
+                    let target = TileTarget { accumulate: true, ..panel.target };
+                    let rows = rows.at(0, whole[1]);
+                    strips([whole[0], words - whole[1]], rows, Panel { target, ..panel });
                 });
             }
             if whole[0] < count {
-                all(0).for_each(|Panel { start, target, .. }| {
-                    let target = TileTarget { start: target.row(whole[0]), ..target };
-                    strips([count - whole[0], words], rows.at(whole[0], 0), start, target);
+                all(0).for_each(|panel| {
+                    let target = TileTarget { start: panel.target.row(whole[0]), ..panel.target };
+                    strips([count - whole[0], words], rows.at(whole[0], 0), Panel { target, ..panel });
                 });
             }
         }
@@ -239,13 +239,17 @@ unsafe fn contiguous_rows(count: usize, depth: usize, rows: Rows, to: *mut f32) 
 /// # Safety
 /// The processor must have these instructions. See [`Bf16::pack_right_columns`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-unsafe fn panels_of_columns(columns: usize, depth: usize, right: *const f32, stride: usize, to: *mut f32) {
+unsafe fn panels_of_columns(
+    [columns, depth]: [usize; 2],
+    column: impl Fn(usize) -> *const f32,
+    to: *mut f32,
+) {
     let words = depth.div_ceil(2);
     for (start, width) in panels(columns, LANES) {
         for j in (0..width).step_by(LANES) {
             for q in (0..words).step_by(LANES) {
                 let mut square = [_mm512_setzero_ps(); LANES];
-                let from = |i: usize| right.wrapping_add((start + j + i) * stride + 2 * q);
+                let from = |i: usize| column(start + j + i).wrapping_add(2 * q);
                 // SAFETY: guaranteed by the caller; masks leave out what is after the last word.
                 unsafe {
                     for i in 0..LANES.min(columns.saturating_sub(start + j)) {
@@ -381,23 +385,24 @@ unsafe fn store_transposed(
 /// The processor must have these instructions; otherwise the same as [`Bf16::multiply`], with a target of at
 /// most two vectors of columns.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-unsafe fn strips([count, words]: [usize; 2], rows: Rows, panel: *const f32, target: TileTarget) {
+unsafe fn strips([count, words]: [usize; 2], rows: Rows, panel: Panel) {
     let mut row = 0;
     while row < count {
-        let (rows, target) = (rows.at(row, 0), TileTarget { start: target.row(row), ..target });
+        let target = TileTarget { start: panel.target.row(row), ..panel.target };
+        let (rows, panel) = (rows.at(row, 0), Panel { target, ..panel });
         // SAFETY: guaranteed by the caller; no tile extends beyond the last row.
         row += unsafe {
-            match (count - row, target.columns > LANES) {
-                (STRIP.., true) => tile::<STRIP, 2>(words, rows, panel, target),
-                (8.., true) => tile::<8, 2>(words, rows, panel, target),
-                (4.., true) => tile::<4, 2>(words, rows, panel, target),
-                (2.., true) => tile::<2, 2>(words, rows, panel, target),
-                (_, true) => tile::<1, 2>(words, rows, panel, target),
-                (STRIP.., false) => tile::<STRIP, 1>(words, rows, panel, target),
-                (8.., false) => tile::<8, 1>(words, rows, panel, target),
-                (4.., false) => tile::<4, 1>(words, rows, panel, target),
-                (2.., false) => tile::<2, 1>(words, rows, panel, target),
-                (_, false) => tile::<1, 1>(words, rows, panel, target),
+            match (count - row, panel.target.columns > LANES) {
+                (STRIP.., true) => tile::<STRIP, 2>(words, rows, panel),
+                (8.., true) => tile::<8, 2>(words, rows, panel),
+                (4.., true) => tile::<4, 2>(words, rows, panel),
+                (2.., true) => tile::<2, 2>(words, rows, panel),
+                (_, true) => tile::<1, 2>(words, rows, panel),
+                (STRIP.., false) => tile::<STRIP, 1>(words, rows, panel),
+                (8.., false) => tile::<8, 1>(words, rows, panel),
+                (4.., false) => tile::<4, 1>(words, rows, panel),
+                (2.., false) => tile::<2, 1>(words, rows, panel),
+                (_, false) => tile::<1, 1>(words, rows, panel),
             }
         };
     }
@@ -411,8 +416,7 @@ unsafe fn strips([count, words]: [usize; 2], rows: Rows, panel: *const f32, targ
 unsafe fn tile<const R: usize, const V: usize>(
     words: usize,
     rows: Rows,
-    panel: *const f32,
-    target: TileTarget,
+    Panel { start: mut right, width, target }: Panel,
 ) -> usize {
     for r in 0..R {
         for v in 0..V {
@@ -421,10 +425,10 @@ unsafe fn tile<const R: usize, const V: usize>(
         }
     }
     let mut sums = [[_mm512_setzero_ps(); V]; R];
-    let (mut left, mut right) = (rows.start, panel);
+    let mut left = rows.start;
     for _ in 0..words {
-        // SAFETY: a panel has `V` whole vectors for each word, and there are `R` rows; vectors of f32 and of
-        // bf16 are 512 plain bits.
+        // SAFETY: a panel has at least `V` whole vectors for each word, and there are `R` rows; vectors of
+        // f32 and of bf16 are 512 plain bits.
         unsafe {
             let mut vectors = [std::mem::zeroed::<__m512bh>(); V];
             for v in 0..V {
@@ -439,7 +443,7 @@ unsafe fn tile<const R: usize, const V: usize>(
             }
         }
         left = left.wrapping_add(rows.step);
-        right = right.wrapping_add(V * LANES);
+        right = right.wrapping_add(width);
     }
     for r in 0..R {
         for v in 0..V {
@@ -485,13 +489,15 @@ mod tests {
             (vec![f32::NAN; m * words], vec![f32::NAN; words * n.next_multiple_of(LANES)]);
         let [row_stride, step] = if by_columns[0] { [1, m] } else { [k, 1] };
         let start = numbers(random, m * (n + 3));
+        // Leading columns and last contracted indices of the packed operand.
+        let (used, first) = (n - random.below(n.min(40)), 2 * random.below(k.div_ceil(2)));
         let run = |tiles: Option<&Registers>, room: &mut [f32], packed: &mut [f32]| {
             let mut target = start.clone();
             let rows = Rows { start: left.as_ptr(), row_stride, step };
             let to = TileTarget {
                 start: target.as_mut_ptr(),
                 row_stride: n + 3,
-                columns: n,
+                columns: used,
                 padded: false,
                 accumulate,
             };
@@ -499,12 +505,21 @@ mod tests {
             // processor has the instructions.
             unsafe {
                 match by_columns[1] {
-                    true => bf16.pack_right_columns(n, k, right.as_ptr(), k, packed.as_mut_ptr()),
-                    false => bf16.pack_right_rows(n, k, right.as_ptr(), n, packed.as_mut_ptr()),
+                    true => {
+                        let column = |j| right.as_ptr().wrapping_add(j * k);
+                        bf16.pack_right_columns([n, k], column, packed.as_mut_ptr());
+                    }
+                    false => {
+                        let row = |p| right.as_ptr().wrapping_add(p * n);
+                        bf16.pack_right_rows([n, k], row, packed.as_mut_ptr());
+                    }
                 }
-                contiguous_rows(m, k, rows, room.as_mut_ptr());
+                let depth = k - first;
+                contiguous_rows(m, depth, rows.at(0, first), room.as_mut_ptr());
+                let words = depth.div_ceil(2);
                 let rows = Rows { start: room.as_ptr(), row_stride: words, step: 1 };
-                bf16.multiply_by(tiles, [m, words], rows, packed.as_ptr(), to);
+                let panels = Panels { start: packed.as_ptr(), depth: k, columns: n };
+                bf16.multiply_by(tiles, [m, words], rows, panels, first / 2, to);
             }
             target
         };
@@ -513,7 +528,7 @@ mod tests {
             let result = run(tiles, &mut room, &mut packed);
             for (i, (&got, &before)) in result.iter().zip(&start).enumerate() {
                 let (r, c) = (i / (n + 3), i % (n + 3));
-                if c >= n {
+                if c >= used {
                     assert_eq!(got, before, "{m}x{n}x{k}: element {c} after row {r} was written");
                     continue;
                 }
@@ -522,8 +537,8 @@ mod tests {
                     f64::from(left[r * row_stride + p * step]) * f64::from(right)
                 };
                 let before = if accumulate { f64::from(before) } else { 0.0 };
-                let wanted = (0..k).map(term).sum::<f64>() + before;
-                let size = (0..k).map(|p| term(p).abs()).sum::<f64>() + before.abs();
+                let wanted = (first..k).map(term).sum::<f64>() + before;
+                let size = (first..k).map(|p| term(p).abs()).sum::<f64>() + before.abs();
                 let bound = (k + 1) as f64 * f64::from(f32::EPSILON) * size;
                 let is_near = (f64::from(got) - wanted).abs() <= bound;
                 assert!(is_near, "{m}x{n}x{k}, {by_columns:?}: ({r}, {c}) is {got}, expected {wanted}");

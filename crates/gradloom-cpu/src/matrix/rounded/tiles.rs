@@ -134,7 +134,7 @@ impl Tiles for Amx {
     }
 }
 
-/// Panel of a right operand: `words` rows of `width` words, of which the target's columns are used.
+/// Panel of a right operand: rows of `width` words, of which as many are used as the target has columns.
 #[derive(Clone, Copy)]
 pub(super) struct Panel {
     pub(super) start: *const f32,
@@ -143,7 +143,7 @@ pub(super) struct Panel {
 }
 
 /// Computes `target = rows · panel` for each panel, over `rows` groups of [`SIDE`] rows and `words` groups of
-/// [`SIDE`] words. Panels have one or two groups of columns, as wide as the last target is or wider.
+/// [`SIDE`] words. Targets have at most two groups of columns.
 ///
 /// # Safety
 /// `left`, whose rows must be contiguous, and the panels with their targets must be valid for these extents.
@@ -165,7 +165,7 @@ pub(super) unsafe fn multiply<T: Tiles>(
             let panel = Panel { target: TileTarget { start: target.row(row * SIDE), ..target }, ..panel };
             // SAFETY: guaranteed by the caller.
             unsafe {
-                match (count > 1, panel.width > SIDE) {
+                match (count > 1, target.columns > SIDE) {
                     (true, true) => block::<T, 2, 2>(tiles, words, left, panel),
                     (true, false) => block::<T, 2, 1>(tiles, words, left, panel),
                     (false, true) => block::<T, 1, 2>(tiles, words, left, panel),
@@ -235,7 +235,7 @@ unsafe fn block<T: Tiles, const R: usize, const C: usize>(
 /// Returns `true` if a tile from a column on is written in place.
 #[inline(always)]
 fn is_whole(target: TileTarget, column: usize) -> bool {
-    column + SIDE <= target.columns
+    target.padded || column + SIDE <= target.columns
 }
 
 /// Sets sum `S` to the target's elements if it is accumulated in place, and to zeros otherwise.
