@@ -70,12 +70,13 @@ fn a_gpu_agrees_with_pytorch() {
 #[cfg(feature = "wgpu")]
 const GPU_TOLERANCE: f64 = 1e-4;
 
-/// In bf16, logits and gradients are off by a few roundings of the operands of products, and not less.
+/// In bf16, logits and gradients are off by a few roundings of the operands of products and attention, and
+/// not less.
 #[test]
 fn bf16_agrees_with_pytorch_within_its_roundings() {
     let device = Device::cpu().in_precision(Precision::Bf16);
     let unit = 2f64.powi(-8);
-    let off = agrees_within(&device, 4.0 * unit, 0.02);
+    let off = agrees_within(&device, 5.0 * unit, 0.02);
     assert!(off > unit / 20.0, "logits are not rounded: {off:.1e}");
 }
 

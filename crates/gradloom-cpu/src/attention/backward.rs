@@ -284,7 +284,8 @@ impl Task<'_> {
         unsafe { products.multiply(simd, count, seen, left, keys.keys, dq) };
     }
 
-    /// Computes the dot product of output and cotangent for each query of a block.
+    /// Computes the dot product of output and cotangent for each query of a block. The cotangent is rounded
+    /// as in its product with the values, from which these are subtracted, so that their errors cancel.
     ///
     /// # Safety
     /// Same as [`Task::run`].
@@ -294,10 +295,13 @@ impl Task<'_> {
         for (i, query) in queries.enumerate() {
             let output = gradient.output.row(call, batch, q_head, query);
             let cotangent: *const f32 = gradient.cotangent.row(call, batch, q_head, query);
-            let (steps, depth) =
-                ([gradient.output.step, gradient.cotangent.step], self.operands.shape.value_depth);
+            let depth = self.operands.shape.value_depth;
             // SAFETY: guaranteed by the caller.
-            unsafe { *scratch.means.add(i) = dot(simd, output, cotangent, steps, depth) };
+            unsafe {
+                let (cotangent, step) = scratch.products.row(cotangent, gradient.cotangent.step, depth);
+                let steps = [gradient.output.step, step];
+                *scratch.means.add(i) = dot(simd, output, cotangent, steps, depth);
+            }
         }
     }
 

@@ -5,7 +5,7 @@
 //! register, where the left operand must be zero.
 
 use crate::InstructionSet;
-use crate::matrix::rounded::{Arithmetic, round_in_place};
+use crate::matrix::rounded::{Arithmetic, round_in_place, rounded};
 use crate::matrix::tile::{Panels, Rows, TileTarget, multiply};
 use crate::simd::Simd;
 use std::ops::Range;
@@ -58,6 +58,19 @@ impl Products {
             Self::Plain => count.next_multiple_of(lanes),
             Self::Rounded { .. } => count.next_multiple_of(DEPTH).min(most),
         }
+    }
+
+    /// Returns the address and step of a row of `count` numbers as products read them: rounded, in the buffer
+    /// of the left operand, if operands are rounded.
+    ///
+    /// # Safety
+    /// `row` must be valid for reads of these elements. Nothing else may access the buffer.
+    #[inline(always)]
+    pub(super) unsafe fn row(self, row: *const f32, step: usize, count: usize) -> (*const f32, usize) {
+        let Self::Rounded { left, .. } = self else { return (row, step) };
+        // SAFETY: guaranteed by the caller; the buffer has room for a row of each operand.
+        (0..count).for_each(|i| unsafe { *left.add(i) = rounded(*row.add(i * step)) });
+        (left, 1)
     }
 
     /// Packs a right operand of `depth` contracted indices. `pack` packs it in f32, and `source` is the

@@ -66,7 +66,7 @@ impl Arithmetic {
 
 /// Rounds a number to bf16.
 #[inline(always)]
-fn rounded(x: f32) -> f32 {
+pub(crate) fn rounded(x: f32) -> f32 {
     from_bf16(to_bf16(x))
 }
 
