@@ -2,9 +2,10 @@
 //!
 //! In: a launch whose reads are the operands of an `Attention` or `AttentionGrad`, in any strided layouts.
 //! Out: a kernel. Blocks of keys and values are packed into a thread's scratch, and strips of query rows are
-//! multiplied with them in registers (Dao, FlashAttention-2, 2023). Invariant: blocks of keys that the
-//! mask hides from a whole strip are skipped; tasks, blocks and the order of every sum depend on the shapes
-//! alone; every row is accumulated by a single task; a run allocates nothing.
+//! multiplied with them in registers (Dao, FlashAttention-2, 2023), in f32 or rounded to bf16 where they are
+//! packed. Invariant: blocks of keys that the mask hides from a whole strip are skipped; tasks, blocks and
+//! the order of every sum depend on the shapes alone; every row is accumulated by a single task; a run
+//! allocates nothing.
 
 // Tiles are small arrays of vectors. Loops over indices with constant bounds unroll, which keeps tiles in
 // registers.

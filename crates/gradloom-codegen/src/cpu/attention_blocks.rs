@@ -5,7 +5,7 @@
 
 use gradloom_core::ir::{AttentionSpec, DType, Graph, Op, OpKind, Shape};
 
-/// Maximum number of query rows that the kernels process together: the height of the tallest micro-kernel.
+/// Number of query rows that are processed together in f32: the height of the tallest micro-kernel.
 pub const STRIP: usize = 12;
 /// Number of floats of the widest vector register. Packed panels are padded to a multiple of at most this
 /// number.
@@ -19,6 +19,9 @@ const LEAST_QUERIES: usize = 96;
 const MOST_ROWS: usize = 1024;
 /// Size of the packed keys and values of one block, in bytes: half of a small second-level cache.
 const PACKED: usize = 128 * 1024;
+/// Maximum number of query rows of the heads that share keys for which processing each row separately is
+/// faster than packing.
+pub const FEW_QUERY_ROWS: usize = 2;
 /// Number of query rows that are processed together if operands are rounded to 16 bits: those of two tile
 /// registers.
 const ROUNDED_STRIP: usize = 32;
@@ -47,8 +50,9 @@ pub struct AttentionShape {
 
 impl AttentionShape {
     /// Creates the shape from the shapes of q, k, v and the block table, if any, and the type that the
-    /// operands of products are rounded to.
+    /// operands of products are rounded to, unless there are few query rows.
     pub fn new(q: &Shape, k: &Shape, v: &Shape, table: Option<&Shape>, operands: DType) -> Self {
+        let rows = q[1] / k[1].max(1) * q[2];
         Self {
             batch: q[0],
             heads: q[1],
@@ -57,7 +61,7 @@ impl AttentionShape {
             keys: table.map_or(k[2], |table| table[1] * k[2]),
             depth: q[3],
             value_depth: v[3],
-            rounds: operands == DType::BF16,
+            rounds: operands == DType::BF16 && rows > FEW_QUERY_ROWS,
         }
     }
 
@@ -107,7 +111,7 @@ impl AttentionShape {
 
     /// Returns the lengths in floats of one thread's scratch sections in the forward pass, each a multiple of
     /// a cache line: transposed keys, values, a strip of scores, the maxima and sums of the task's rows, and
-    /// the sections of [`AttentionShape::rounded_sections`].
+    /// the sections of `rounded_sections`.
     pub fn forward_sections(&self) -> [usize; 7] {
         let keys = self.forward_keys();
         let rows = self.group() * self.forward_queries();
@@ -128,7 +132,7 @@ impl AttentionShape {
 
     /// Returns the lengths in floats of one thread's scratch sections in the backward pass: transposed keys,
     /// transposed values, keys, queries, cotangents, probabilities, cotangents of the scores, the rows' sums
-    /// of cotangent times output, and the sections of [`AttentionShape::rounded_sections`].
+    /// of cotangent times output, and the sections of `rounded_sections`.
     pub fn backward_sections(&self) -> [usize; 10] {
         let (queries, keys) = (self.backward_queries(), self.backward_keys());
         let (depth, value_depth) =

@@ -161,9 +161,8 @@ impl DotSchedule {
     }
 
     /// Creates the split of a problem whose operands are rounded: the one with the least estimate of the time
-    /// on many threads, of all with at most [`MOST_ROWS`] and [`MOST_ROUNDED_COLUMNS`]. The estimate counts
-    /// the arithmetic of the busiest thread, the elements that all tasks read from the operands, and those of
-    /// parts of sums.
+    /// on many threads, of all with blocks of limited size. The estimate counts the arithmetic of the busiest
+    /// thread, the elements that all tasks read from the operands, and those of parts of sums.
     pub fn of_rounded(problem: &DotProblem, may_split_sums: bool) -> Self {
         let DotProblem { m, n, k, .. } = *problem;
         let [most_tasks, _] = ROUNDED;

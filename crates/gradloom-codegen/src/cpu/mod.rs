@@ -26,7 +26,7 @@ mod panels;
 mod rows;
 mod target;
 
-pub use attention_blocks::{AttentionShape, STRIP, attention_workspace};
+pub use attention_blocks::{AttentionShape, FEW_QUERY_ROWS, STRIP, attention_workspace};
 pub use compiled::{CpuCompiler, CpuKernel, CpuKernels};
 pub use dot_plan::{DotPlan, DotStage, Form, PackTask, dot_workspace};
 pub use dot_schedule::{DotSchedule, DotTask, FEW_ROWS};

@@ -15,9 +15,9 @@ pub enum Precision {
     F16,
     /// Like `F16`, but rounds to `bf16`, which has 8 significant bits and the range of `f32`, so losses need
     /// no scale. CUDA has the type; WebGPU does not, and computes in `f32`. A CPU rounds the operands of
-    /// products of more than four rows, and of attention of more than two, and keeps all values in `f32`. It
-    /// has instructions for that with AMX or AVX512_BF16 (which take numbers below 1.2e-38 as zero), else
-    /// those of `f32` compute.
+    /// products of more than four rows, and of attention with more than two rows of queries of heads that
+    /// share keys, and keeps all values in `f32`. It has instructions for that with AMX or AVX512_BF16 (which
+    /// take numbers below 1.2e-38 as zero), else those of `f32` compute.
     Bf16,
     /// Keeps values in `f32`, and rounds the operands of products and of attention with rows of up to 64
     /// elements to TF32 (11 significant bits, the range of `f32`) for the matrix instructions of CUDA

@@ -251,6 +251,7 @@ impl Task<'_> {
             products.multiply(simd, count, 0..shape.depth, rows(&operands.q), keys.keys_transposed, p);
             products.multiply(simd, count, 0..shape.value_depth, cotangents, keys.values_transposed, ds);
         }
+        // All keys of the block, so that `products` may extend any range of them.
         let width = keys.range.len().next_multiple_of(S::LANES);
         for (i, query) in queries.clone().enumerate() {
             // SAFETY: guaranteed by the caller.

@@ -12,7 +12,7 @@ use crate::matrix::pack::{pack_rows, pack_transposed};
 use crate::matrix::stored::{Bf16, F16, Stored, pack_stored_rows, pack_stored_transposed};
 use crate::matrix::tile::{Panels, Rows, TileTarget};
 use crate::simd::{Simd, Vectorized};
-use gradloom_codegen::cpu::Form;
+use gradloom_codegen::cpu::{FEW_QUERY_ROWS, Form};
 use std::ops::Range;
 
 /// The forward pass of one key/value head over a range of queries.
@@ -74,7 +74,7 @@ impl Task<'_> {
         }
         let block = shape.forward_keys();
         let (key_step, value_step) = self.operands.steps();
-        let few = rows <= single::MOST_ROWS && key_step == 1 && value_step == 1;
+        let few = !shape.rounds && rows <= FEW_QUERY_ROWS && key_step == 1 && value_step == 1;
         for start in (begin..seen).step_by(block) {
             let keys = start..(start + block).min(seen);
             // SAFETY: guaranteed by the caller; keys below `seen` are below the mask's length.

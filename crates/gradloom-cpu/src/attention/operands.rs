@@ -314,7 +314,7 @@ impl Mask {
         (self.offset + query as i64 + 1 - window).clamp(0, self.length as i64) as usize
     }
 
-    /// Returns the queries, of `count`, that see a key.
+    /// Returns the range of queries, of `count`, that see at least one key.
     pub(super) fn viewers(&self, count: usize) -> Range<usize> {
         let sees = |query: &usize| self.start(*query) < self.end(*query);
         let start = (0..count).find(sees).unwrap_or(count);

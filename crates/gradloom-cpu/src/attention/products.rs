@@ -1,8 +1,8 @@
 //! Products of blocks of attention, of operands in f32 or rounded to bf16.
 //!
 //! In: rows of a left operand, and a right operand that is packed for all strips of rows. Out: rows of a
-//! target. Invariants: sums are f32; a range of contracted indices is extended by at most the rest of a
-//! register, where the left operand must be zero.
+//! target. Invariants: sums are f32; a range of contracted indices is extended by less than a register at
+//! each end, where the left operand must be zero.
 
 use crate::InstructionSet;
 use crate::matrix::rounded::{Arithmetic, round_in_place, rounded};
@@ -34,6 +34,7 @@ pub(super) enum Products {
 
 /// A right operand in memory whose rows or columns are contiguous f32.
 #[derive(Clone, Copy)]
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "operands are packed in f32 first"))]
 pub(super) enum Source<F> {
     /// Addresses of rows, one for each contracted index.
     Rows(F),
@@ -42,17 +43,13 @@ pub(super) enum Source<F> {
 }
 
 impl Products {
-    /// Returns the arithmetic of an instruction set, with the buffers of
-    /// [`AttentionShape::rounded_sections`](gradloom_codegen::cpu::AttentionShape).
+    /// Returns the arithmetic of an instruction set, with the last two sections of a thread's scratch.
     pub(super) fn new(rounds: bool, level: InstructionSet, [left, wide]: [*mut f32; 2]) -> Self {
-        match rounds {
-            true => Self::Rounded { arithmetic: Arithmetic::of(level), left, wide },
-            false => Self::Plain,
-        }
+        if rounds { Self::Rounded { arithmetic: Arithmetic::of(level), left, wide } } else { Self::Plain }
     }
 
-    /// Returns the number of elements of a row of `count` that must be valid, and zero from `count` on, if
-    /// the row is a left operand and has room for `most`.
+    /// Returns the length to which a row of `count` shares, with room for `most`, is filled with zeros before
+    /// it is multiplied: whole vectors, or whole tiles if operands are rounded.
     pub(super) fn width(self, count: usize, most: usize, lanes: usize) -> usize {
         match self {
             Self::Plain => count.next_multiple_of(lanes),
@@ -117,7 +114,7 @@ impl Products {
     }
 
     /// Computes `target = rows · right` for `count` rows, over the contracted indices in `range`. If operands
-    /// are rounded, the range is extended to whole pairs, and as far as possible to whole tiles.
+    /// are rounded, the range is extended to whole tiles, or to the end of the right operand.
     ///
     /// # Safety
     /// `rows` and `target` must be valid for `count` rows, `right` must be valid, and `range` must lie within
@@ -137,7 +134,8 @@ impl Products {
             // SAFETY: guaranteed by the caller.
             return unsafe { multiply(simd, count, range, rows, right, target) };
         };
-        let range = range.start & !1..range.end.next_multiple_of(DEPTH).min(right.depth);
+        let start = range.start / DEPTH * DEPTH;
+        let range = start..range.end.next_multiple_of(DEPTH).min(right.depth);
         let extents = [count, range.len()];
         let packed = arithmetic.packed_rows(extents, rows.step == 1, left);
         // SAFETY: guaranteed by the caller.

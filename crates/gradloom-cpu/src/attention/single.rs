@@ -1,15 +1,11 @@
 //! Attention for few query rows per key/value head, as in token-by-token generation. Packing is not
-//! worthwhile because each key and value is used only once or twice.
+//! worthwhile because each key and value is used only once or twice, and operands are not rounded.
 //!
 //! In: a query, and the addresses of contiguous keys or values, stored as f32 or as 16-bit floats. Out:
 //! scores, or sums of values weighted by probabilities.
 
 use crate::matrix::stored::Stored;
 use crate::simd::Simd;
-
-/// Maximum number of query rows per key/value head for which processing each row separately is faster than
-/// packing.
-pub(super) const MOST_ROWS: usize = 2;
 
 /// Returns the dot product of `a` and `b`, which have `depth` elements with strides `steps`.
 ///

@@ -379,7 +379,7 @@ fn paged(random: &mut Random, queries: usize) -> (Setup, Vec<Tensor>, [Vec<f64>;
         *entry = if i % blocks < used { *entry } else { -1 };
     }
     let pools = [s.depth, s.value_depth]
-        .map(|depth| Tensor::strided(random, &[pool, s.kv_heads, setup.block_size, depth].into()));
+        .map(|depth| in_bf16(&Tensor::strided(random, &[pool, s.kv_heads, setup.block_size, depth].into())));
     let gathered = [(0, s.depth), (1, s.value_depth)].map(|(which, depth)| {
         let values = pools[which].values();
         let mut rows = Vec::new();
@@ -392,7 +392,7 @@ fn paged(random: &mut Random, queries: usize) -> (Setup, Vec<Tensor>, [Vec<f64>;
         }
         rows
     });
-    let q = Tensor::strided(random, &setup.q_shape(s.depth));
+    let q = in_bf16(&Tensor::strided(random, &setup.q_shape(s.depth)));
     let [k, v] = gathered;
     let values = [q.values(), k, v];
     let reads = [vec![q], pools.to_vec(), setup.extras(random, &table)].concat();
@@ -405,15 +405,17 @@ fn keys_in_blocks_of_a_pool() {
     for round in 0..rounds(60) {
         let (mut setup, reads, [q, k, v]) = paged(&mut random, [1, 2, 30][round % 3]);
         setup.shape.rounds = round % 2 == 0;
-        // Scores are off by the rounding of up to 64 terms, and so are the shares.
-        let tolerance = if setup.shape.rounds { 0.05 } else { 1e-5 };
+        // Numbers from -1 to 1 that bf16 holds, weighted by shares that are rounded to it.
+        let tolerance = if setup.shape.rounds { 2f64.powi(-8) + 1e-5 } else { 1e-5 };
         let case = setup.forward(reads);
-        let results = case
-            .run_on_all_pools(&*prepare_attention(&case.launch(), &setup.spec, InstructionSet::detect()))
-            .unwrap();
         let (output, log_sums) = setup.expected(&q, &k, &v);
-        assert_near(&format!("round {round}: output"), &results[0], &output, tolerance);
-        assert_near(&format!("round {round}: log-sum-exp"), &results[1], &log_sums, tolerance);
+        for level in InstructionSet::available() {
+            let what = format!("round {round}, {level:?}");
+            let kernel = prepare_attention(&case.launch(), &setup.spec, level);
+            let results = case.run_on_all_pools(&*kernel).unwrap();
+            assert_near(&format!("{what}: output"), &results[0], &output, tolerance);
+            assert_near(&format!("{what}: log-sum-exp"), &results[1], &log_sums, tolerance);
+        }
     }
 }
 
@@ -487,9 +489,9 @@ fn large_scores_neither_overflow_nor_lose_what_is_not_a_number() {
     assert_eq!(floats(&results[1])[0], 19_000.0);
 }
 
-/// Returns a tensor of numbers that bf16 holds, in a random layout.
-fn in_bf16(random: &mut Random, shape: &Shape) -> Tensor {
-    let mut tensor = Tensor::strided(random, shape);
+/// Returns a copy of a tensor, rounded to bf16.
+fn in_bf16(tensor: &Tensor) -> Tensor {
+    let mut tensor = tensor.clone();
     for p in tensor.positions() {
         tensor.set(p, from_bf16(to_bf16(f32::from_bits(tensor.bits(p)))).to_bits());
     }
@@ -516,12 +518,14 @@ fn assert_rounded(what: &str, bits: &[u32], expected: &[f64], sizes: &[f64]) -> 
 /// Returns the number of elements that show the rounding.
 fn check_rounded(what: &str, setup: &Setup, random: &mut Random, spoils: bool) -> usize {
     let s = setup.shape;
-    let operands = [
-        in_bf16(random, &setup.q_shape(s.depth)),
-        in_bf16(random, &setup.kv_shape(s.depth)),
-        in_bf16(random, &setup.kv_shape(s.value_depth)),
-        in_bf16(random, &setup.q_shape(s.value_depth)),
+    let shapes = [
+        setup.q_shape(s.depth),
+        setup.kv_shape(s.depth),
+        setup.kv_shape(s.value_depth),
+        setup.q_shape(s.value_depth),
     ];
+    let exact = shapes.map(|shape| Tensor::strided(random, &shape));
+    let operands = exact.each_ref().map(in_bf16);
     let given = operands.iter().enumerate().map(|(i, tensor)| match spoils {
         true => setup.spoiled(tensor, i == 1 || i == 2),
         false => tensor.clone(),
@@ -542,6 +546,10 @@ fn check_rounded(what: &str, setup: &Setup, random: &mut Random, spoils: bool) -
     };
     let stored = [given[0].clone(), in_16_bits(&given[1]), in_16_bits(&given[2])];
     let of_stored = setup.forward([&stored[..], &extras[..]].concat());
+    let of_exact = [
+        setup.forward([&exact[..3], &extras[..]].concat()),
+        setup.backward([&exact[..3], &extras[..], &tensors[..], &exact[3..]].concat()),
+    ];
     let backward = setup.backward([&given[..3], &extras[..], &tensors[..], &given[3..]].concat());
     let gradients = setup.expected_gradients(&q, &k, &v, &g);
     let (output_sizes, gradient_sizes) = setup.sizes(&q, &k, &v, &g);
@@ -552,10 +560,17 @@ fn check_rounded(what: &str, setup: &Setup, random: &mut Random, spoils: bool) -
             |job: &Job| job.run_on_all_pools(&Attention::new(&job.launch(), &setup.spec, level)).unwrap();
         let results = outputs(&forward);
         assert_eq!(outputs(&of_stored), results, "{what}: keys and values in 16 bits");
+        if !spoils {
+            assert_eq!(outputs(&of_exact[0]), results, "{what}: operands that are not rounded");
+        }
         rounded += assert_rounded(&format!("{what}: output"), &results[0], &output, &output_sizes);
         assert_near(&format!("{what}: log-sum-exp"), &results[1], &log_sums, 1e-5);
         let kernel = AttentionGrad::new(&backward.launch(), &setup.spec, level);
         let results = backward.run_on_all_pools(&kernel).unwrap();
+        if !spoils {
+            let of_exact = of_exact[1].run_on_all_pools(&kernel).unwrap();
+            assert_eq!(of_exact, results, "{what}: gradients of operands that are not rounded");
+        }
         for (i, name) in ["dq", "dk", "dv"].iter().enumerate() {
             let what = format!("{what}: {name}");
             rounded += assert_rounded(&what, &results[i], &gradients[i], &gradient_sizes[i]);
@@ -573,7 +588,8 @@ fn operands_are_rounded_and_sums_are_not() {
         rounded += check_rounded(&format!("round {round}"), &setup, &mut random, round % 2 == 0);
     }
     for round in 0..rounds(6) {
-        let mut setup = Setup::random(&mut random, &[130, 300]);
+        // Tasks of 96 queries leave one or two.
+        let mut setup = Setup::random(&mut random, &[97, 98, 300]);
         (setup.shape.batch, setup.shape.rounds) = (1, true);
         rounded += check_rounded(&format!("large round {round}"), &setup, &mut random, round % 2 == 0);
     }

@@ -6,13 +6,13 @@
 
 use crate::matrix::blocks::{Blocks, dots_of_blocks, pack_blocks};
 use crate::matrix::few::{add_rows, dots};
-#[cfg(target_arch = "x86_64")]
-use crate::matrix::pack::panels;
 use crate::matrix::pack::{pack_rows, pack_stepped, pack_transposed};
 use crate::matrix::rounded::{Arithmetic, round_in_place};
 use crate::matrix::stored::Stored;
 use crate::matrix::stored::{Bf16, F16, pack_stored};
-use crate::matrix::tile::{Columns, Panels, Rows, Steps, TileTarget, panel};
+use crate::matrix::tile::{Columns, Rows, Steps, TileTarget, panel};
+#[cfg(target_arch = "x86_64")]
+use crate::matrix::{pack::panels, tile::Panels};
 use crate::simd::{Simd, Vectorized, WIDEST};
 use gradloom_codegen::cpu::{FEW_ROWS, Form};
 use gradloom_codegen::product::{MatrixView, SteppedView};
