@@ -3,10 +3,11 @@
 // checked against the budget. The licenses of the repository are copied beside dist/, where npm packs them.
 // Options: --wasm FOLDER, --without-wasm (face and types only), --no-opt (skips wasm-opt, for quick turns).
 
-import { execFileSync } from 'node:child_process';
+import { execFile, execFileSync } from 'node:child_process';
 import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
 import { withPlaces } from './order.mjs';
@@ -31,8 +32,9 @@ const args = process.argv.slice(2);
 const option = (name) => (args.includes(name) ? args[args.indexOf(name) + 1] : undefined);
 const wasm = option('--wasm') ?? join(process.env.CARGO_TARGET_DIR ?? at('../target'), 'web');
 const node = (...words) => execFileSync(process.execPath, words, { cwd: at('.'), stdio: 'inherit' });
-const wasmOpt = (features, passes, from, to) =>
-  node('node_modules/binaryen/bin/wasm-opt', ...[...FEATURES, ...features].map((name) => `--enable-${name}`), ...passes, from, '-o', to);
+const wasmOpt = (features, passes, from, to) => promisify(execFile)(process.execPath, [
+  'node_modules/binaryen/bin/wasm-opt', ...[...FEATURES, ...features].map((name) => `--enable-${name}`), ...passes, from, '-o', to,
+], { cwd: at('.') });
 
 node('generate.mjs');
 rmSync(at('dist'), { recursive: true, force: true });
@@ -52,7 +54,8 @@ for (const name of ['index.js', 'worker.js']) {
 node('samples/build.mjs');
 
 if (!args.includes('--without-wasm')) {
-  for (const [module, features] of Object.entries(MODULES)) {
+  // At the same time: wasm-opt, as the package of npm has it, runs on one core.
+  await Promise.all(Object.entries(MODULES).map(async ([module, features]) => {
     const name = `${module}.wasm`;
     const from = join(wasm, name);
     if (!existsSync(from)) {
@@ -63,11 +66,11 @@ if (!args.includes('--without-wasm')) {
       copyFileSync(from, at(`dist/${name}`));
     } else {
       const to = at(`dist/${name}`);
-      wasmOpt(features, SHRINK, from, to);
+      await wasmOpt(features, SHRINK, from, to);
       writeFileSync(to, withPlaces(readFileSync(to)));
-      wasmOpt(features, ORDER, to, to);
+      await wasmOpt(features, ORDER, to, to);
     }
-  }
+  }));
 }
 
 const size = (name) => {

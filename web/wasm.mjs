@@ -5,10 +5,12 @@
 // reads from their Rust types. Tells if something large has come in from std.
 // Options: --without-cpu.
 
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { copyFileSync, mkdirSync, readFileSync, writeFileSync, existsSync } from 'node:fs';
+import { once } from 'node:events';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -27,7 +29,7 @@ const LARGE = {
 };
 
 /** Builds the crate and gives what cargo says of it: the module, and the build script's folder. */
-function cargo(targetDir, features, flags, triple = TRIPLE) {
+async function cargo(targetDir, features, flags, triple = TRIPLE) {
   const args = ['build', '--profile', 'web', '-p', 'gradloom-web', '--target', triple, '--target-dir', targetDir,
     '--message-format', 'json-render-diagnostics', ...features];
   // Panics name source files: what they are called on the machine that builds does not belong into the
@@ -38,7 +40,8 @@ function cargo(targetDir, features, flags, triple = TRIPLE) {
   const remap = [[root, ''], ...crates, [join(home, 'registry/src'), 'crates'], [targetDir, 'target'], [std, 'std']]
     .map(([from, to]) => `--remap-path-prefix=${from}=${to}`);
   const env = { ...process.env, RUSTFLAGS: [process.env.RUSTFLAGS ?? '', ...remap, ...flags].join(' ').trim() };
-  const { status, stdout } = spawnSync('cargo', args, { cwd: root, env, encoding: 'utf8', maxBuffer: 1 << 28, stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = spawn('cargo', args, { cwd: root, env, stdio: ['ignore', 'pipe', 'inherit'] });
+  const [stdout, [status]] = await Promise.all([text(child.stdout), once(child, 'close')]);
   // Cargo has said why.
   if (status !== 0) process.exit(status ?? 1);
   const messages = stdout.split('\n').filter(Boolean).map((line) => JSON.parse(line));
@@ -54,18 +57,22 @@ const folder = join(target, 'web');
 mkdirSync(folder, { recursive: true });
 mkdirSync(at('src/generated'), { recursive: true });
 
-const gpu = cargo(target, [], []);
-copyFileSync(gpu.wasm, join(folder, 'gradloom.wasm'));
-const names = readFileSync(gpu.wasm, 'latin1');
-for (const [part, instead] of Object.entries(LARGE)) {
-  if (names.includes(part)) console.warn(`the module has std's \`${part}\`, which is large: ${instead}`);
-}
-// Left alone if it is the same, so that nothing is built again for it.
-for (const name of ['ops.ts', 'training.ts']) {
-  const [text, table] = [readFileSync(join(gpu.tables, name), 'utf8'), at(`src/generated/${name}`)];
-  if (!existsSync(table) || readFileSync(table, 'utf8') !== text) writeFileSync(table, text);
+async function gpuModule() {
+  const gpu = await cargo(target, [], []);
+  copyFileSync(gpu.wasm, join(folder, 'gradloom.wasm'));
+  const names = readFileSync(gpu.wasm, 'latin1');
+  for (const [part, instead] of Object.entries(LARGE)) {
+    if (names.includes(part)) console.warn(`the module has std's \`${part}\`, which is large: ${instead}`);
+  }
+  // Left alone if it is the same, so that nothing is built again for it.
+  for (const name of ['ops.ts', 'training.ts']) {
+    const [contents, table] = [readFileSync(join(gpu.tables, name), 'utf8'), at(`src/generated/${name}`)];
+    if (!existsSync(table) || readFileSync(table, 'utf8') !== contents) writeFileSync(table, contents);
+  }
 }
 
+// Each module is optimized as a whole, on one core, so the builds run at the same time.
+const builds = [gpuModule()];
 if (!process.argv.includes('--without-cpu')) {
   // The crates with kernels: optimized for size, their loops over registers are not even unrolled.
   const fast = ['cpu', 'device'].flatMap((name) => ['--config', `profile.web.package.gradloom-${name}.opt-level=3`]);
@@ -78,7 +85,9 @@ if (!process.argv.includes('--without-cpu')) {
   // As `PAGES` in src/threads.ts.
   const memory = ['--initial-memory=16777216', '--max-memory=4294967296'].flatMap((flag) => ['-C', `link-arg=${flag}`]);
   for (const [name, triple, ...flags] of [['cpu', TRIPLE, ...vectors], ['cpu-relaxed', TRIPLE, ...relaxed], ['cpu-threads', THREADED, ...relaxed, ...memory]]) {
-    const cpu = cargo(join(target, `web-${name}`), ['--no-default-features', '--features', 'cpu', ...fast], [...flags, ...order, ...table], triple);
-    copyFileSync(cpu.wasm, join(folder, `gradloom-${name}.wasm`));
+    const options = ['--no-default-features', '--features', 'cpu', ...fast];
+    const cpu = cargo(join(target, `web-${name}`), options, [...flags, ...order, ...table], triple);
+    builds.push(cpu.then(({ wasm }) => copyFileSync(wasm, join(folder, `gradloom-${name}.wasm`))));
   }
 }
+await Promise.all(builds);

@@ -19,7 +19,7 @@ fn layer<L: Module>(
     let call = || format!("{name} with {}", arguments());
     let Some(layer) = report.made(&call, make) else { return };
     for ty in &types() {
-        report.traced(name, &layer, &[ty], arguments, |x| forward(&layer, x[0]));
+        report.traced(name, &layer, &[ty], arguments, &|x| _ = forward(&layer, x[0]));
     }
 }
 
@@ -108,7 +108,7 @@ fn adapters_of_any_size() {
         });
         if let Some(Ok(model)) = attached {
             let ty = Type::new(DType::F32, [4, 2]);
-            r.traced("an adapter", &model, &[&ty], &call, |x| model.forward(x[0]));
+            r.traced("an adapter", &model, &[&ty], &call, &|x| _ = model.forward(x[0]));
         }
     });
     assert!(!usize::values().is_empty());

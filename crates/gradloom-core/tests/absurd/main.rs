@@ -133,13 +133,13 @@ impl Report {
     }
 
     /// Traces and verifies a program with inputs of these types.
-    pub(crate) fn traced<R>(
+    pub(crate) fn traced(
         &mut self,
         name: &str,
         model: &dyn Module,
         types: &[&Type],
         arguments: &dyn Fn() -> String,
-        f: impl FnOnce(&[Tensor]) -> R,
+        f: &dyn Fn(&[Tensor]),
     ) {
         let inputs: Vec<Input> = types
             .iter()
@@ -150,7 +150,7 @@ impl Report {
             let types: Vec<String> = types.iter().map(|ty| ty.to_string()).collect();
             format!("`{name}` of {} with {}", types.join(" and "), arguments())
         };
-        let run = || trace(model, &inputs, true, |x| _ = f(x), |()| vec![]);
+        let run = || trace(model, &inputs, true, f, |()| vec![]);
         let Some(traced) = self.run(&call, run) else { return };
         let Some(traced) = self.outcome(&call, traced) else { return };
         let verified = self.run(&call, || gradloom_core::verify::verify(&traced.graph));

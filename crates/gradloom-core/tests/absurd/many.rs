@@ -139,9 +139,9 @@ fn convolutions() {
             each!([s: PerAxis, p: PerAxis, d: PerAxis] {
                 let options = || ConvOptions::new().stride(&s.0[..]).padding(&p.0[..]).dilation(&d.0[..]);
                 let arguments = || format!("{s:?} {p:?} {d:?}");
-                r.traced("conv2d", &(), &[ty, weight], &arguments, |x| x[0].conv2d(x[1], options()));
-                let more = options().output_padding(&p.0[..]);
-                r.traced("conv_transpose2d", &(), &[ty, weight], &arguments, |x| x[0].conv_transpose2d(x[1], more));
+                r.traced("conv2d", &(), &[ty, weight], &arguments, &|x| _ = x[0].conv2d(x[1], options()));
+                let more = || options().output_padding(&p.0[..]);
+                r.traced("conv_transpose2d", &(), &[ty, weight], &arguments, &|x| _ = x[0].conv_transpose2d(x[1], more()));
             });
         }
     }
@@ -152,12 +152,12 @@ fn convolutions() {
             each!([s: usize, p: usize, g: usize] {
                 let options = || ConvOptions::new().stride(*s).padding(*p).groups(*g);
                 let arguments = || format!("{s} {p} {g}");
-                r.traced("conv1d", &(), &[ty, weight], &arguments, |x| x[0].conv1d(x[1], options().dilation(*p)));
-                r.traced("conv_transpose1d", &(), &[ty, weight], &arguments, |x| {
-                    x[0].conv_transpose1d(x[1], options().dilation(*p).output_padding(*s))
+                r.traced("conv1d", &(), &[ty, weight], &arguments, &|x| _ = x[0].conv1d(x[1], options().dilation(*p)));
+                r.traced("conv_transpose1d", &(), &[ty, weight], &arguments, &|x| {
+                    _ = x[0].conv_transpose1d(x[1], options().dilation(*p).output_padding(*s));
                 });
-                r.traced("conv_transpose1d", &(), &[ty, weight], &arguments, |x| {
-                    x[0].conv_transpose1d(x[1], options())
+                r.traced("conv_transpose1d", &(), &[ty, weight], &arguments, &|x| {
+                    _ = x[0].conv_transpose1d(x[1], options());
                 });
             });
         }

@@ -143,7 +143,11 @@ macro_rules! calls {
         for ty in &$types {
             each!([$($arg: $ty),*] {
                 let arguments = || format!("{:?}", ($($arg,)*));
-                $report.traced(stringify!($body), &(), &[ty], &arguments, |x| { let $x = x[0]; _ = $x; $body })
+                $report.traced(stringify!($body), &(), &[ty], &arguments, &|x| {
+                    let $x = x[0];
+                    _ = $x;
+                    _ = $body;
+                })
             });
         }
     )*};
@@ -156,9 +160,9 @@ macro_rules! pairs {
             for second in &$crate::few_types() {
                 each!([$($arg: $ty),*] {
                     let arguments = || format!("{:?}", ($($arg,)*));
-                    $report.traced(stringify!($body), &(), &[first, second], &arguments, |x| {
+                    $report.traced(stringify!($body), &(), &[first, second], &arguments, &|x| {
                         let ($x, $y) = (x[0], x[1]);
-                        $body
+                        _ = $body;
                     })
                 });
             }
@@ -174,9 +178,9 @@ macro_rules! triples {
                 for third in &$crate::few_types() {
                     each!([$($arg: $ty),*] {
                         let arguments = || format!("{:?}", ($($arg,)*));
-                        $report.traced(stringify!($body), &(), &[first, second, third], &arguments, |x| {
+                        $report.traced(stringify!($body), &(), &[first, second, third], &arguments, &|x| {
                             let ($x, $y, $z) = (x[0], x[1], x[2]);
-                            $body
+                            _ = $body;
                         })
                     });
                 }

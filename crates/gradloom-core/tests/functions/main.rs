@@ -41,13 +41,20 @@ fn drawn(shape: &[usize], seed: u64) -> Value {
     floats(shape, &data)
 }
 
+/// A function of tensors. It is called through a reference, so that tracing is compiled once.
+type Function<'f> = &'f dyn Fn(&[Tensor]) -> Vec<Tensor>;
+
 /// Evaluates a function of tensors in f64.
 fn run(values: &[Value], f: impl Fn(&[Tensor]) -> Vec<Tensor>) -> Result<Vec<HostTensor>> {
-    run_as(false, values, f)
+    evaluated(false, values, &f)
 }
 
 /// Evaluates a function of tensors in f64, as a training loss if `training` is true.
 fn run_as(training: bool, values: &[Value], f: impl Fn(&[Tensor]) -> Vec<Tensor>) -> Result<Vec<HostTensor>> {
+    evaluated(training, values, &f)
+}
+
+fn evaluated(training: bool, values: &[Value], f: Function) -> Result<Vec<HostTensor>> {
     let input = |(i, value): (usize, &Value)| Input { name: i.to_string(), ty: value.ty.clone() };
     let inputs: Vec<Input> = values.iter().enumerate().map(input).collect();
     let mut traced = trace(&(), &inputs, training, f, |results| results)?;
@@ -95,8 +102,13 @@ fn assert_near(got: &HostTensor, shape: &[usize], want: &[f64], tolerance: f64) 
 /// differences, whose error is of fourth order.
 #[track_caller]
 fn check_gradients(values: &[Value], f: impl Fn(&[Tensor]) -> Tensor) {
+    check_gradients_of(values, &f);
+}
+
+#[track_caller]
+fn check_gradients_of(values: &[Value], f: &dyn Fn(&[Tensor]) -> Tensor) {
     const STEP: f64 = 1e-3;
-    let weights = drawn(&value(values, &f).ty.shape, 99);
+    let weights = drawn(&value(values, f).ty.shape, 99);
     let all: Vec<Value> = values.iter().cloned().chain([weights]).collect();
     let (n, loss) = (values.len(), |x: &[Tensor]| (f(&x[..values.len()]) * x[values.len()]).sum());
     for i in (0..n).filter(|&i| values[i].ty.dtype.is_float()) {
