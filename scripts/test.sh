@@ -102,7 +102,8 @@ if [ -e "$nvrtc/nvidia/cuda_nvrtc/lib/libnvrtc.so.12" ]; then
 fi
 step "tests"
 if cargo nextest --version >/dev/null 2>&1; then
-  cargo nextest run --workspace --no-fail-fast --status-level fail --final-status-level slow
+  # Not the examples: clippy has compiled them.
+  cargo nextest run --workspace --lib --bins --tests --no-fail-fast --status-level fail --final-status-level slow
 else
   cargo test --workspace --all-targets --no-fail-fast
 fi
