@@ -9,6 +9,7 @@ pub mod compare;
 pub mod data;
 pub mod deep;
 pub mod float32;
+pub mod fused;
 pub mod generate;
 pub mod leaves;
 pub mod memory;
@@ -22,6 +23,7 @@ pub mod values;
 pub mod worlds;
 
 pub use deep::deep;
+pub use fused::evaluate_fused;
 pub use generate::generate;
 pub use leaves::Leaves;
 pub use random::Random;

@@ -12,14 +12,14 @@ use gradloom_core::grad::expand_blocks;
 use gradloom_core::ir::Graph;
 use gradloom_core::passes::PIPELINE;
 use gradloom_core::plan;
-use gradloom_core::reference::{Evaluation, evaluate, evaluate_fused};
+use gradloom_core::reference::{Evaluation, evaluate};
 use gradloom_core::verify::verify;
 use gradloom_cpu::CpuDevice as _;
 use gradloom_cpu::Loops;
 use gradloom_runtime::{Device, Program};
-use gradloom_testing::Leaves;
 use gradloom_testing::compare::{Tolerance, same, same_bits, same_numbers};
 use gradloom_testing::float32::{self, Found, largest};
+use gradloom_testing::{Leaves, evaluate_fused};
 
 /// Number of steps that a program runs.
 const STEPS: usize = 3;

@@ -9,7 +9,7 @@
 
 use super::rewriter::{Candidate, rebuild};
 use super::splat_of;
-use crate::ir::{Builder, Graph, Literal, Number, OpKind, ReduceOp, Shape, Type, ValueId};
+use crate::ir::{DType, Graph, Literal, Number, OpKind, ReduceOp, Shape, Type, ValueId};
 use crate::reference::{HostTensor, apply_simple, is_simple};
 
 /// Maximum number of elements in an operand or result of a folded op, except for splats.
@@ -21,32 +21,31 @@ pub fn fold(graph: &Graph) -> Graph {
         graph,
         |_| true,
         |builder, op| {
-            let constants = constant_results(builder.graph, op)?;
-            let add = |(ty, data)| builder.op(OpKind::Constant { ty, data }, &[]);
-            Some(constants.into_iter().map(add).collect())
+            let (ty, data) = constant_result(builder.graph, op)?;
+            Some(vec![builder.op(OpKind::Constant { ty, data }, &[])])
         },
     )
 }
 
-/// Returns the results of an op with constant operands, if folding is worthwhile.
-fn constant_results(graph: &Graph, op: &Candidate<'_>) -> Option<Vec<(Type, Literal)>> {
+/// Returns the result of an op with constant operands, if folding is worthwhile.
+fn constant_result(graph: &Graph, op: &Candidate<'_>) -> Option<(Type, Literal)> {
     if let OpKind::Constant { ty, data: Literal::Dense(numbers) } = op.kind {
-        return uniform(ty, numbers).map(|data| vec![(ty.clone(), data)]);
+        return uniform(ty, numbers).map(|data| (ty.clone(), data));
     }
     if op.operands.is_empty() || !is_simple(op.kind) {
         return None;
     }
     let operands: Vec<(&Type, &Literal)> =
         op.operands.iter().map(|&v| constant(graph, v)).collect::<Option<_>>()?;
-    let result = crate::ir::infer(graph, op.kind, op.operands).ok()?;
-    if let Some(number) = uniform_result(graph, op) {
-        return Some(vec![(result[0].clone(), Literal::Splat(number))]);
+    let ty = crate::ir::infer(graph, op.kind, op.operands).ok()?.pop()?;
+    if let Some(number) = uniform_result(graph, op, ty.dtype) {
+        return Some((ty, Literal::Splat(number)));
     }
     let small = |ty: &Type| ty.elements() <= MAX_ELEMENTS;
-    if !operands.iter().all(|(ty, _)| small(ty)) || !result.iter().all(small) {
+    if !operands.iter().all(|(ty, _)| small(ty)) || !small(&ty) {
         return None;
     }
-    evaluate(op.kind, &operands)
+    evaluate(op.kind, &operands, &ty)
 }
 
 fn constant(graph: &Graph, value: ValueId) -> Option<(&Type, &Literal)> {
@@ -58,15 +57,15 @@ fn constant(graph: &Graph, value: ValueId) -> Option<(&Type, &Literal)> {
 
 /// Returns the common value of all elements of the result if it is known to be a splat. Does not evaluate
 /// individual elements, so there is no size limit.
-fn uniform_result(graph: &Graph, op: &Candidate<'_>) -> Option<Number> {
+fn uniform_result(graph: &Graph, op: &Candidate<'_>, dtype: DType) -> Option<Number> {
     let numbers: Vec<Number> = op.operands.iter().map(|&v| splat_of(graph, v)).collect::<Option<_>>()?;
     match op.kind {
         OpKind::Unary(_) | OpKind::Binary(_) | OpKind::Compare(_) | OpKind::Select | OpKind::Cast { .. } => {
             let types: Vec<_> = op.operands.iter().map(|&v| Type::scalar(graph.ty(v).dtype)).collect();
             let data: Vec<_> = numbers.into_iter().map(Literal::Splat).collect();
             let scalars: Vec<_> = types.iter().zip(&data).collect();
-            match evaluate(op.kind, &scalars)?.as_slice() {
-                [(_, Literal::Splat(number))] => Some(*number),
+            match evaluate(op.kind, &scalars, &Type::scalar(dtype))? {
+                (_, Literal::Splat(number)) => Some(number),
                 _ => None,
             }
         }
@@ -85,34 +84,19 @@ fn uniform_result(graph: &Graph, op: &Candidate<'_>) -> Option<Number> {
     }
 }
 
-/// Evaluates an op on constants. Returns `None` if it traps or overflows float32.
-fn evaluate(kind: &OpKind, operands: &[(&Type, &Literal)]) -> Option<Vec<(Type, Literal)>> {
-    let mut graph = Graph::new();
-    let mut builder = Builder::new(&mut graph, None);
-    let leaves: Vec<_> = operands
-        .iter()
-        .map(|&(ty, data)| builder.op(OpKind::Constant { ty: ty.clone(), data: data.clone() }, &[]))
-        .collect();
-    builder.all(kind.clone(), &leaves);
-    let (_, op) = graph.entry_ops().last()?;
+/// Evaluates an op with a result of type `ty` on constants. Returns `None` if it traps or overflows float32.
+fn evaluate(kind: &OpKind, operands: &[(&Type, &Literal)], ty: &Type) -> Option<(Type, Literal)> {
     let values: Vec<_> = operands.iter().map(|(ty, data)| HostTensor::from_literal(ty, data)).collect();
-    let results = apply_simple(&graph, op, &values.iter().collect::<Vec<_>>()).ok()?;
-    let constants: Vec<_> = results.iter().map(literal).collect();
+    let result = apply_simple(kind, &values.iter().collect::<Vec<_>>(), ty).ok()?;
+    let numbers: Vec<Number> = (0..result.len()).map(|i| result.get(i)).collect();
     // A number beyond the range of float32 would overflow on a device and affect later ops. Leave such ops to
     // the device.
-    let overflows = |number| matches!(number, Number::Float(v) if v.is_finite() && !(v as f32).is_finite());
-    let fits = |(ty, data): &(Type, Literal)| match data {
-        Literal::Splat(number) => !overflows(*number),
-        Literal::Dense(_) => !(0..ty.elements()).any(|i| overflows(data.get(i))),
-    };
-    constants.iter().all(fits).then_some(constants)
-}
-
-/// Returns a tensor as the type and data of a constant.
-fn literal(tensor: &HostTensor) -> (Type, Literal) {
-    let numbers: Vec<Number> = (0..tensor.len()).map(|i| tensor.get(i)).collect();
-    let data = uniform(&tensor.ty, &numbers).unwrap_or_else(|| Literal::Dense(numbers.into()));
-    (tensor.ty.clone(), data)
+    let overflows = |&number| matches!(number, Number::Float(v) if v.is_finite() && !(v as f32).is_finite());
+    if numbers.iter().any(overflows) {
+        return None;
+    }
+    let data = uniform(&result.ty, &numbers).unwrap_or_else(|| Literal::Dense(numbers.into()));
+    Some((result.ty, data))
 }
 
 /// Returns a splat if all elements are equal or if there are no elements.

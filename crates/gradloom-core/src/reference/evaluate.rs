@@ -83,10 +83,9 @@ pub fn evaluate(graph: &Graph, leaves: &Leaves<'_>) -> Result<Evaluation> {
     finish(graph, evaluate_values(graph, leaves)?.values)
 }
 
-pub(super) type Memory = IdMap<ValueId, HostTensor>;
-
-/// Returns the results of a step, given the values that it computed.
-pub(super) fn finish(graph: &Graph, values: Memory) -> Result<Evaluation> {
+/// Returns the results of a step, given the values that it computed. Public for the tests of fusion.
+#[doc(hidden)]
+pub fn finish(graph: &Graph, values: IdMap<ValueId, HostTensor>) -> Result<Evaluation> {
     let values = EntryValues { values };
     let outputs = graph.outputs.iter().map(|o| (o.name.clone(), values[o.value].clone())).collect();
     let guards: Vec<_> = graph.guards.iter().map(|g| (g.name.clone(), values[g.value].clone())).collect();
@@ -123,21 +122,21 @@ fn run_ops(
 }
 
 fn run_op(graph: &Graph, op: &Op, operands: &[&HostTensor], leaves: &Leaves<'_>) -> Result<Vec<HostTensor>> {
+    let types: Vec<&Type> = op.results.iter().map(|&v| graph.ty(v)).collect();
     match &op.kind {
-        kind if kind.is_external_leaf() => Ok(vec![leaf_value(kind, graph.ty(op.results[0]), leaves)?]),
+        kind if kind.is_external_leaf() => Ok(vec![leaf_value(kind, types[0], leaves)?]),
         OpKind::Repeat { block, trip, carried } => {
-            let types: Vec<&Type> = op.results.iter().map(|&v| graph.ty(v)).collect();
             repeat(graph, *block, *trip, *carried, operands, &types, leaves)
         }
         OpKind::Checkpoint { block } => {
             run_block(graph, *block, operands.iter().map(|&x| x.clone()).collect(), leaves)
         }
-        _ => op::apply(graph, op, operands),
+        kind => op::apply(graph, kind, operands, &types),
     }
 }
 
 /// Returns the value of a leaf from `leaves`, or the initial value of a state.
-pub(super) fn leaf_value(kind: &OpKind, ty: &Type, leaves: &Leaves<'_>) -> Result<HostTensor> {
+fn leaf_value(kind: &OpKind, ty: &Type, leaves: &Leaves<'_>) -> Result<HostTensor> {
     let name = Graph::leaf_name(kind).unwrap_or_default();
     let fail = |message| Err(Error::new(ErrorKind::Feed, message));
     let tensor = match (leaves(kind), kind) {

@@ -13,7 +13,6 @@ mod elementwise;
 mod error;
 mod evaluate;
 mod example;
-mod fused;
 mod index;
 mod indices;
 mod matmul;
@@ -24,8 +23,11 @@ mod rows;
 mod tensor;
 mod update;
 
+#[doc(hidden)]
+pub use evaluate::finish;
 pub use evaluate::{EntryValues, Evaluation, Leaves, evaluate, evaluate_values};
 pub use example::eval;
-pub use fused::evaluate_fused;
+#[doc(hidden)]
+pub use op::apply;
 pub(crate) use op::{apply_simple, is_simple};
 pub use tensor::{HostData, HostTensor};

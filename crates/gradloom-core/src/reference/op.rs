@@ -6,20 +6,21 @@ use super::{
     attention, collective, convolution, elementwise, index, indices, matmul, movement, reduce, rows,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::ir::{BinaryFraction, CustomOp, Graph, Op, OpKind, Type};
+use crate::ir::{BinaryFraction, CustomOp, Graph, OpKind, Type};
 use crate::philox::random_word;
 
-/// Computes the results of an op that neither is an external leaf nor runs a block. Leaves and ops that run a
-/// block are evaluated by `evaluate`.
-pub(crate) fn apply(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<HostTensor>> {
-    let ty = |i: usize| graph.ty(op.results[i]);
+/// Computes the results, of these types, of an op that neither is an external leaf nor runs a block. Leaves
+/// and ops that run a block are evaluated by `evaluate`. Public for the tests of fusion.
+#[doc(hidden)]
+pub fn apply(graph: &Graph, kind: &OpKind, x: &[&HostTensor], types: &[&Type]) -> Result<Vec<HostTensor>> {
+    let ty = |i: usize| types[i];
     let one = |tensor: HostTensor| Ok(vec![tensor]);
-    match &op.kind {
+    match kind {
         OpKind::Input { .. } | OpKind::Param { .. } | OpKind::State { .. } | OpKind::Scalar { .. } => {
-            unreachable!("the caller gives the value of {}", op.kind.name())
+            unreachable!("the caller gives the value of {}", kind.name())
         }
         OpKind::Repeat { .. } | OpKind::Checkpoint { .. } => {
-            unreachable!("the caller runs the block of {}", op.kind.name())
+            unreachable!("the caller runs the block of {}", kind.name())
         }
         OpKind::Constant { ty, data } => one(HostTensor::from_literal(ty, data)),
         OpKind::Iota { ty, axis } => one(iota(ty, *axis)),
@@ -38,11 +39,8 @@ pub(crate) fn apply(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<Hos
             let each = |(i, x): (usize, &&HostTensor)| collective::combine(*op, *ranks, x, ty(i));
             Ok(x.iter().enumerate().map(each).collect())
         }
-        OpKind::Custom(id) => {
-            let types: Vec<&Type> = op.results.iter().map(|&v| graph.ty(v)).collect();
-            custom(&*graph.customs[*id], x, &types)
-        }
-        _ => apply_simple(graph, op, x),
+        OpKind::Custom(id) => custom(&*graph.customs[*id], x, types),
+        _ => apply_simple(kind, x, ty(0)).map(|result| vec![result]),
     }
 }
 
@@ -91,35 +89,31 @@ pub(crate) fn is_simple(kind: &OpKind) -> bool {
     }
 }
 
-/// Computes the results of an op for which [`is_simple`] returns `true`. Only these are evaluated at compile
+/// Computes the result of an op for which [`is_simple`] returns `true`. Only these are evaluated at compile
 /// time, so the other ops are not included in a compiler that runs in browsers.
-pub(crate) fn apply_simple(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<HostTensor>> {
-    let ty = |i: usize| graph.ty(op.results[i]);
-    let one = |tensor: HostTensor| Ok(vec![tensor]);
-    match &op.kind {
-        OpKind::Unary(op) => one(elementwise::unary(*op, x[0])),
-        OpKind::Composite(op) => one(elementwise::composite(*op, x[0])),
-        OpKind::Binary(op) => elementwise::binary(*op, x[0], x[1]).and_then(one),
-        OpKind::Compare(op) => one(elementwise::compare(*op, x[0], x[1])),
-        OpKind::Select => one(elementwise::select(x[0], x[1], x[2])),
-        OpKind::Cast { dtype } => elementwise::cast(x[0], *dtype).and_then(one),
-        OpKind::Reduce { op, axes } => one(reduce::reduce(*op, axes, x[0], ty(0))),
-        OpKind::ArgReduce { op, axis } => one(reduce::arg_reduce(*op, *axis, x[0], ty(0))),
-        OpKind::Reshape { .. } => one(HostTensor { ty: ty(0).clone(), data: x[0].data.clone() }),
-        OpKind::Permute { perm } => one(movement::permute(x[0], perm, ty(0))),
-        OpKind::Broadcast { .. } => one(movement::broadcast(x[0], ty(0))),
-        OpKind::Windows { step, dilation, .. } => one(movement::windows(x[0], step, dilation, ty(0))),
-        OpKind::Slice { start, limit: _, step } => one(movement::slice(x[0], start, step, ty(0))),
-        OpKind::Pad { low, high: _, interior, value } => {
-            one(movement::pad(x[0], low, interior, *value, ty(0)))
-        }
-        OpKind::Concat { axis } => one(movement::concat(x, *axis, ty(0))),
-        OpKind::DynamicSlice { .. } => movement::dynamic_slice(x[0], &x[1..], ty(0)).and_then(one),
-        OpKind::DynamicUpdateSlice => movement::dynamic_update_slice(x[0], x[1], &x[2..]).and_then(one),
-        OpKind::Gather { batch } => index::gather(x[0], x[1], *batch, ty(0)).and_then(one),
-        OpKind::Scatter { op, batch } => index::scatter(*op, x[0], x[1], x[2], *batch).and_then(one),
+pub(crate) fn apply_simple(kind: &OpKind, x: &[&HostTensor], ty: &Type) -> Result<HostTensor> {
+    Ok(match kind {
+        OpKind::Unary(op) => elementwise::unary(*op, x[0]),
+        OpKind::Composite(op) => elementwise::composite(*op, x[0]),
+        OpKind::Binary(op) => elementwise::binary(*op, x[0], x[1])?,
+        OpKind::Compare(op) => elementwise::compare(*op, x[0], x[1]),
+        OpKind::Select => elementwise::select(x[0], x[1], x[2]),
+        OpKind::Cast { dtype } => elementwise::cast(x[0], *dtype)?,
+        OpKind::Reduce { op, axes } => reduce::reduce(*op, axes, x[0], ty),
+        OpKind::ArgReduce { op, axis } => reduce::arg_reduce(*op, *axis, x[0], ty),
+        OpKind::Reshape { .. } => HostTensor { ty: ty.clone(), data: x[0].data.clone() },
+        OpKind::Permute { perm } => movement::permute(x[0], perm, ty),
+        OpKind::Broadcast { .. } => movement::broadcast(x[0], ty),
+        OpKind::Windows { step, dilation, .. } => movement::windows(x[0], step, dilation, ty),
+        OpKind::Slice { start, limit: _, step } => movement::slice(x[0], start, step, ty),
+        OpKind::Pad { low, high: _, interior, value } => movement::pad(x[0], low, interior, *value, ty),
+        OpKind::Concat { axis } => movement::concat(x, *axis, ty),
+        OpKind::DynamicSlice { .. } => movement::dynamic_slice(x[0], &x[1..], ty)?,
+        OpKind::DynamicUpdateSlice => movement::dynamic_update_slice(x[0], x[1], &x[2..])?,
+        OpKind::Gather { batch } => index::gather(x[0], x[1], *batch, ty)?,
+        OpKind::Scatter { op, batch } => index::scatter(*op, x[0], x[1], x[2], *batch)?,
         kind => unreachable!("{} is no simple op", kind.name()),
-    }
+    })
 }
 
 fn iota(ty: &Type, axis: usize) -> HostTensor {

@@ -4,7 +4,8 @@ use super::{fused, generate::generate, graph};
 use gradloom_core::fuse::Fusion;
 use gradloom_core::ir::{DType, Graph, OpKind, Type};
 use gradloom_core::passes;
-use gradloom_core::reference::{Evaluation, HostTensor, evaluate, evaluate_fused};
+use gradloom_core::reference::{Evaluation, HostTensor, evaluate};
+use gradloom_testing::evaluate_fused;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Draws values for a leaf, which depend on the seed and the leaf's name.

@@ -5,10 +5,10 @@ use gradloom_core::fuse::{Fusion, MOST_OPS};
 use gradloom_core::ir::{Graph, parse};
 use gradloom_core::kernel::Kernel;
 use gradloom_core::passes;
-use gradloom_core::reference::{evaluate, evaluate_fused};
-use gradloom_testing::Leaves;
+use gradloom_core::reference::evaluate;
 use gradloom_testing::chains::{self, CHAINS};
 use gradloom_testing::compare::{Tolerance, same};
+use gradloom_testing::{Leaves, evaluate_fused};
 
 fn chain(name: &str, length: usize) -> Graph {
     let (_, step) = CHAINS.into_iter().find(|(known, _)| *known == name).expect("there is such a chain");
