@@ -46,47 +46,28 @@ pub fn apply(graph: &Graph, kind: &OpKind, x: &[&HostTensor], types: &[&Type]) -
 
 /// Returns `true` if an op is elementwise, moves elements, or reduces axes.
 pub(crate) fn is_simple(kind: &OpKind) -> bool {
-    match kind {
+    matches!(
+        kind,
         OpKind::Unary(_)
-        | OpKind::Composite(_)
-        | OpKind::Binary(_)
-        | OpKind::Compare(_)
-        | OpKind::Select
-        | OpKind::Cast { .. }
-        | OpKind::Reduce { .. }
-        | OpKind::ArgReduce { .. }
-        | OpKind::Reshape { .. }
-        | OpKind::Permute { .. }
-        | OpKind::Broadcast { .. }
-        | OpKind::Slice { .. }
-        | OpKind::Windows { .. }
-        | OpKind::Pad { .. }
-        | OpKind::Concat { .. }
-        | OpKind::DynamicSlice { .. }
-        | OpKind::DynamicUpdateSlice
-        | OpKind::Gather { .. }
-        | OpKind::Scatter { .. } => true,
-        OpKind::Input { .. }
-        | OpKind::Param { .. }
-        | OpKind::State { .. }
-        | OpKind::Scalar { .. }
-        | OpKind::Constant { .. }
-        | OpKind::Iota { .. }
-        | OpKind::RandomBits { .. }
-        | OpKind::Dequantize { .. }
-        | OpKind::Words
-        | OpKind::Barrier
-        | OpKind::Cumulate { .. }
-        | OpKind::Sort { .. }
-        | OpKind::Dot(_)
-        | OpKind::Conv(_)
-        | OpKind::Attention(_)
-        | OpKind::AttentionGrad(_)
-        | OpKind::Collective { .. }
-        | OpKind::Repeat { .. }
-        | OpKind::Checkpoint { .. }
-        | OpKind::Custom(_) => false,
-    }
+            | OpKind::Composite(_)
+            | OpKind::Binary(_)
+            | OpKind::Compare(_)
+            | OpKind::Select
+            | OpKind::Cast { .. }
+            | OpKind::Reduce { .. }
+            | OpKind::ArgReduce { .. }
+            | OpKind::Reshape { .. }
+            | OpKind::Permute { .. }
+            | OpKind::Broadcast { .. }
+            | OpKind::Slice { .. }
+            | OpKind::Windows { .. }
+            | OpKind::Pad { .. }
+            | OpKind::Concat { .. }
+            | OpKind::DynamicSlice { .. }
+            | OpKind::DynamicUpdateSlice
+            | OpKind::Gather { .. }
+            | OpKind::Scatter { .. }
+    )
 }
 
 /// Computes the result of an op for which [`is_simple`] returns `true`. Only these are evaluated at compile
