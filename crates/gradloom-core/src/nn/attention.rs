@@ -1,11 +1,11 @@
 //! Multi-head self-attention.
 
-use super::{Init, Linear, Module, Visitor};
+use super::{Init, Linear, Module};
 use crate::trace::{AttentionOptions, Tensor, within};
 
 /// Causal multi-head self-attention as in GPT-2, with one projection to queries, keys and values, and an
 /// output projection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Module)]
 pub struct CausalSelfAttention {
     /// Input projection `[width, 3·width]`, with the columns of the queries, then of the keys, then of the
     /// values. In each of the three, the columns of a head are adjacent.
@@ -51,12 +51,5 @@ impl CausalSelfAttention {
         let _place = within();
         let parts = self.c_attn.forward(x).heads_of_three(self.heads, "self_attention");
         self.c_proj.forward(attend(parts).merge_heads())
-    }
-}
-
-impl Module for CausalSelfAttention {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.field("c_attn", &self.c_attn);
-        visitor.field("c_proj", &self.c_proj);
     }
 }

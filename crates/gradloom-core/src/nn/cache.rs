@@ -1,6 +1,6 @@
 //! A cache of the keys and values of earlier positions, so that attention does not recompute them.
 
-use super::{Module, State, Visitor};
+use super::{Module, State};
 use crate::ir::{DType, Shape};
 use crate::trace::{AttentionOptions, Tensor, fail_with_help, full, within};
 
@@ -9,7 +9,7 @@ use crate::trace::{AttentionOptions, Tensor, fail_with_help, full, within};
 ///
 /// The caller stores the number of filled positions, which all layers of a model share. Keys and values are
 /// f32 or 16-bit floats ([`KeyValueCache::kept_as`]).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Module)]
 pub struct KeyValueCache {
     keys: State,
     values: State,
@@ -84,13 +84,6 @@ impl KeyValueCache {
             state.update_at(&starts, new.cast(state.ty().dtype));
         }
         joined
-    }
-}
-
-impl Module for KeyValueCache {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.field("keys", &self.keys);
-        visitor.field("values", &self.values);
     }
 }
 

@@ -67,9 +67,7 @@ impl<'a> Visitor<'a> {
 
     /// Visits the weight of a matrix product, to which the layer adds the product of the weight's adapter.
     pub(super) fn weight(&mut self, name: &str, weight: &Param) {
-        {
-            self.of_product = true;
-        }
+        self.of_product = true;
         self.field(name, weight);
     }
 

@@ -1,6 +1,6 @@
 //! Convolution layers.
 
-use crate::nn::{Init, Module, Param, Visitor};
+use crate::nn::{Init, Module, Param};
 use crate::trace::{ConvOptions, PerAxis, Tensor};
 
 /// Returns weights and a bias that start uniformly distributed within ±1/sqrt(fan-in), as in PyTorch.
@@ -40,13 +40,14 @@ macro_rules! layers {
         $name:ident: $axes:literal $call:ident;
     )*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Debug)]
+        #[derive(Clone, Debug, Module)]
         pub struct $name {
             /// Weights, in the shape that the convolution's tensor method documents.
             pub weight: Param,
             /// Bias `[outputs]`, if any.
             pub bias: Option<Param>,
             /// Options such as stride and padding.
+            #[module(skip)]
             pub options: ConvOptions,
         }
 
@@ -89,13 +90,6 @@ macro_rules! layers {
             #[track_caller]
             pub fn forward(&self, x: Tensor) -> Tensor {
                 biased(x.$call(self.weight.tensor(), self.options.clone()), &self.bias)
-            }
-        }
-
-        impl Module for $name {
-            fn visit(&self, visitor: &mut Visitor<'_>) {
-                visitor.field("weight", &self.weight);
-                visitor.field("bias", &self.bias);
             }
         }
     )*};

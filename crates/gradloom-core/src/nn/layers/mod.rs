@@ -81,7 +81,7 @@ impl Module for Linear {
 }
 
 /// An embedding, a table of vectors from which rows are gathered.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Module)]
 pub struct Embedding {
     /// Table `[rows, width]`.
     pub weight: Param,
@@ -107,14 +107,8 @@ impl Embedding {
     }
 }
 
-impl Module for Embedding {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.field("weight", &self.weight);
-    }
-}
-
 /// Dropout with probability `p`, active only while a training loss is traced. See [`Tensor::dropout`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Module)]
 pub struct Dropout {
     /// Probability of zeroing an element.
     pub p: f64,
@@ -131,8 +125,4 @@ impl Dropout {
     pub fn forward(&self, x: Tensor) -> Tensor {
         x.dropout(self.p)
     }
-}
-
-impl Module for Dropout {
-    fn visit(&self, _: &mut Visitor<'_>) {}
 }

@@ -1,7 +1,7 @@
 //! Layer and root-mean-square normalization over the last axis.
 
 use crate::ir::Shape;
-use crate::nn::{Init, Module, Param, Visitor};
+use crate::nn::{Init, Module, Param};
 use crate::trace::{Operand, Range, Tensor, acting, fail_with_help, has_floats, is_in_range};
 
 impl Tensor {
@@ -74,7 +74,7 @@ fn fits(token: &str, x: Tensor, weight: Tensor) -> bool {
 
 /// Layer normalization over the last axis: `(x - mean) / sqrt(variance + epsilon) · weight + bias`, with the
 /// population variance. Ba, Kiros, Hinton, 2016.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Module)]
 pub struct LayerNorm {
     /// Gain `[width]`, initially 1.
     pub weight: Param,
@@ -101,16 +101,9 @@ impl LayerNorm {
     }
 }
 
-impl Module for LayerNorm {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.field("weight", &self.weight);
-        visitor.field("bias", &self.bias);
-    }
-}
-
 /// Root-mean-square normalization over the last axis: `x / sqrt(mean(x²) + epsilon) · weight`. Zhang and
 /// Sennrich, 2019.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Module)]
 pub struct RmsNorm {
     /// Gain `[width]`, initially 1.
     pub weight: Param,
@@ -128,11 +121,5 @@ impl RmsNorm {
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
         x.rms_norm(&self.weight, self.epsilon)
-    }
-}
-
-impl Module for RmsNorm {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.field("weight", &self.weight);
     }
 }

@@ -1,7 +1,7 @@
 //! Group, instance and batch normalization of `[batch, channels, S..]`.
 
 use crate::ir::{DType, Shape};
-use crate::nn::{Init, Module, Param, State, Visitor};
+use crate::nn::{Init, Module, Param, State};
 use crate::trace::{
     Operand, Range, Tensor, acting, fail_with_help, has_floats, is_in_range, is_training, within,
 };
@@ -160,7 +160,7 @@ fn shifted(x: Tensor, bias: &Param) -> Tensor {
 }
 
 /// Group normalization with a gain and a bias for each channel. See [`Tensor::group_norm`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Module)]
 pub struct GroupNorm {
     /// Gain `[channels]`, initially 1.
     pub weight: Param,
@@ -186,17 +186,10 @@ impl GroupNorm {
     }
 }
 
-impl Module for GroupNorm {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.field("weight", &self.weight);
-        visitor.field("bias", &self.bias);
-    }
-}
-
 /// Batch normalization with a gain and a bias for each channel. While a training loss is traced, the layer
 /// uses the mean and variance of the batch and moves the running statistics towards them; otherwise, it uses
 /// the running statistics. Ioffe and Szegedy, 2015.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Module)]
 pub struct BatchNorm {
     /// Gain `[channels]`, initially 1.
     pub weight: Param,
@@ -261,14 +254,5 @@ impl BatchNorm {
             (self.running_mean.tensor(), self.running_var.tensor())
         };
         shifted(x.batch_norm(mean, variance, &self.weight, self.epsilon), &self.bias)
-    }
-}
-
-impl Module for BatchNorm {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.field("weight", &self.weight);
-        visitor.field("bias", &self.bias);
-        visitor.field("running_mean", &self.running_mean);
-        visitor.field("running_var", &self.running_var);
     }
 }

@@ -1,14 +1,15 @@
 //! Pooling and flattening layers, which have no parameters.
 
-use crate::nn::{Module, Visitor};
+use crate::nn::Module;
 use crate::trace::{PerAxis, PoolOptions, Tensor};
 
 macro_rules! pools {
     ($($(#[$doc:meta])* $name:ident $op:ident;)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Debug)]
+        #[derive(Clone, Debug, Module)]
         pub struct $name {
             size: Vec<usize>,
+            #[module(skip)]
             options: PoolOptions,
         }
 
@@ -31,10 +32,6 @@ macro_rules! pools {
                 x.$op(&self.size[..], self.options.clone())
             }
         }
-
-        impl Module for $name {
-            fn visit(&self, _: &mut Visitor<'_>) {}
-        }
     )*};
 }
 pools! {
@@ -45,7 +42,7 @@ pools! {
 }
 
 /// Average pooling of an image to a fixed size. See [`Tensor::adaptive_avg_pool2d`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Module)]
 pub struct AdaptiveAvgPool2d {
     size: Vec<usize>,
 }
@@ -63,12 +60,8 @@ impl AdaptiveAvgPool2d {
     }
 }
 
-impl Module for AdaptiveAvgPool2d {
-    fn visit(&self, _: &mut Visitor<'_>) {}
-}
-
 /// A layer that flattens all axes except the first.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Module)]
 pub struct Flatten;
 
 impl Flatten {
@@ -79,8 +72,4 @@ impl Flatten {
         let (batch, rest) = shape.split_first().map_or((1, &[][..]), |(batch, rest)| (*batch, rest));
         x.reshape([batch, rest.iter().product()])
     }
-}
-
-impl Module for Flatten {
-    fn visit(&self, _: &mut Visitor<'_>) {}
 }

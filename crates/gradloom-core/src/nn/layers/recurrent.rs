@@ -1,12 +1,12 @@
 //! Recurrent layers.
 
-use crate::nn::{Init, Module, Param, Visitor};
+use crate::nn::{Init, Module, Param};
 use crate::trace::{Gates, Tensor};
 
 macro_rules! layers {
     ($($(#[$doc:meta])* $name:ident: $gates:literal;)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Debug)]
+        #[derive(Clone, Debug, Module)]
         pub struct $name {
             /// Weights of the input, `[inputs, gates · hidden]`.
             pub weight_ih: Param,
@@ -41,15 +41,6 @@ macro_rules! layers {
                     bias_ih: self.bias_ih.tensor(),
                     bias_hh: self.bias_hh.tensor(),
                 }
-            }
-        }
-
-        impl Module for $name {
-            fn visit(&self, visitor: &mut Visitor<'_>) {
-                visitor.field("weight_ih", &self.weight_ih);
-                visitor.field("weight_hh", &self.weight_hh);
-                visitor.field("bias_ih", &self.bias_ih);
-                visitor.field("bias_hh", &self.bias_hh);
             }
         }
     )*};

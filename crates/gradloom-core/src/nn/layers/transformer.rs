@@ -1,12 +1,12 @@
 //! Multi-head attention with projections, and transformer blocks.
 
 use super::{Dropout, LayerNorm, Linear};
-use crate::nn::{Module, Visitor};
+use crate::nn::Module;
 use crate::trace::{AttentionOptions, Tensor, within};
 
 /// Multi-head attention with separate projections for queries, keys, values and the output. Vaswani et
 /// al., 2017.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Module)]
 pub struct MultiHeadAttention {
     /// Projection of the queries, `[width, width]`.
     pub query: Linear,
@@ -85,19 +85,10 @@ impl MultiHeadAttention {
     }
 }
 
-impl Module for MultiHeadAttention {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.field("query", &self.query);
-        visitor.field("key", &self.key);
-        visitor.field("value", &self.value);
-        visitor.field("output", &self.output);
-    }
-}
-
 /// A transformer block: self-attention, then two linear layers with GELU between them. Each part is applied
 /// to the layer-normalized input, and its result is added to the input: `x + attention(norm(x))`,
 /// `x + mlp(norm(x))`. Xiong et al., 2020.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Module)]
 pub struct TransformerBlock {
     /// Normalization before attention.
     pub norm1: LayerNorm,
@@ -180,15 +171,5 @@ impl TransformerBlock {
         }
         let x = x + attended(self.norm1.forward(x));
         x + computed(self.norm2.forward(x))
-    }
-}
-
-impl Module for TransformerBlock {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.field("norm1", &self.norm1);
-        visitor.field("attention", &self.attention);
-        visitor.field("norm2", &self.norm2);
-        visitor.field("linear1", &self.linear1);
-        visitor.field("linear2", &self.linear2);
     }
 }
