@@ -12,7 +12,7 @@ use gradloom_codegen::pipeline::{Code, Target};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::Fusion;
 use gradloom_core::ir::{Graph, OpKind};
-use gradloom_core::kernel::{Access, Kernel, Launch, Phase};
+use gradloom_core::kernel::{Access, Kernel, Launch};
 use gradloom_core::plan::{Plan, Region, Role};
 use gradloom_device::backend::{Backend, Immediate, Loaded, Resident};
 use gradloom_device::cancel::Stop;
@@ -208,8 +208,7 @@ impl CpuProgram {
         let steps: Vec<PreparedLaunch> = (plan.launches.iter().zip(&kernels.launches).zip(&plan.scratch))
             .map(|((launch, compiled), &start)| prepared(launch, compiled, start))
             .collect();
-        let first_commit =
-            plan.launches.iter().position(|l| l.phase == Phase::Commit).unwrap_or(plan.launches.len());
+        let first_commit = plan.first_commit();
         let launches = Launches { plan, kernels: &kernels.launches, prepared: &steps };
         Ok(Self {
             graph: Arc::clone(graph),

@@ -211,7 +211,10 @@ fn alone<P: Placement>(
         let known = || kernels::kernels(&launch.kernel, &launch.schedule, views, &label);
         custom.or_else(known).ok_or_else(|| {
             let message = format!("`{}` has no kernel for GPUs", launch.kernel.name());
-            blamed(launch, graph, Error::new(ErrorKind::Device, message).help("run it on the CPU"))
+            graph.blame(
+                &graph.ops[launch.op],
+                Error::new(ErrorKind::Device, message).help("run it on the CPU"),
+            )
         })
     })?;
     Ok(Unit { owner, operands, work: Work::Kernels(kernels), scratch })
@@ -244,15 +247,6 @@ fn collective<P: Placement>(
     let work = Work::Collective(Collective { op, elements, dtypes });
     units.push(Unit { owner, operands: placement.alone(&launch, false), work, scratch: 0..0 });
     Ok(units)
-}
-
-/// Adds to an error the location of the op that a launch computes.
-fn blamed(launch: &Launch, graph: &Graph, error: Error) -> Error {
-    let op = &graph.ops[launch.op];
-    match graph.origin(op) {
-        Some(origin) => error.at(origin.clone(), op.kind.name()),
-        None => error,
-    }
 }
 
 /// Places the operands of a launch and builds its kernels. Operands share bindings only if the check fails

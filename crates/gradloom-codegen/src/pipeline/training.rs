@@ -202,11 +202,8 @@ fn with_loss(traced: &Traced) -> Result<Graph> {
             0 => "integers and bools have no gradient: compute the loss from floats",
             _ => "reduce it to one number, as with `.mean()`",
         };
-        let mut error = Error::new(ErrorKind::Trace, format!("the loss is {ty}, not f32[]")).help(help);
-        if let Some(origin) = graph.defining_op(loss).and_then(|op| graph.origin(op)) {
-            error = error.at(origin.clone(), graph.defining_op(loss).map_or("", |op| op.kind.name()));
-        }
-        return Err(error);
+        let error = Error::new(ErrorKind::Trace, format!("the loss is {ty}, not f32[]")).help(help);
+        return Err(graph.blame(graph.defining_op(loss), error));
     }
     graph.outputs.insert(0, Output { name: LOSS.into(), value: loss });
     graph.guards.push(Guard { name: LOSS.into(), value: loss });

@@ -360,11 +360,7 @@ pub fn kernels(
         let message = format!("the GPU kernels of the custom op `{}` are not valid: {what}", op.name());
         let error = Error::new(ErrorKind::Plan, message)
             .help("mend `CustomOp::gpu`, or return `None` there, to run the op on the host");
-        let asking = &graph.ops[launch.op];
-        match graph.origin(asking) {
-            Some(origin) => error.at(origin.clone(), asking.kind.name()),
-            None => error,
-        }
+        graph.blame(&graph.ops[launch.op], error)
     })
 }
 

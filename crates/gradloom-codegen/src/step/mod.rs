@@ -44,11 +44,7 @@ impl Owner {
 
     /// Adds to an error the location, in the user's source, of the op that the kernel computes.
     pub fn blame(self, plan: &Plan, graph: &Graph, error: Error) -> Error {
-        let op = self.launch(plan).map(|launch| &graph.ops[launch.op]);
-        match op.and_then(|op| Some((graph.origin(op)?, op))) {
-            Some((origin, op)) => error.at(origin.clone(), op.kind.name()),
-            None => error,
-        }
+        graph.blame(self.launch(plan).map(|launch| &graph.ops[launch.op]), error)
     }
 }
 

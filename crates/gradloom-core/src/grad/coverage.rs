@@ -35,8 +35,5 @@ pub fn coverage(graph: &Graph, params: &[(&str, ValueId)], gradients: &[Option<V
              comparisons, argmax and casts to integers end a path)",
         )
         .help(format!("use {pronoun} in the loss, or call .freeze() on {pronoun} to train the rest without"));
-    Err(match graph.defining_op(first) {
-        Some(op) => super::place(graph, op, error),
-        None => error,
-    })
+    Err(graph.blame(graph.defining_op(first), error))
 }

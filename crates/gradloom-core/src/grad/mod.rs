@@ -19,7 +19,7 @@ pub use expand::expand_blocks;
 pub use rules::{Differentiability, differentiability};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::ir::{Builder, DType, Graph, Id, Op, Type, ValueId};
+use crate::ir::{Builder, DType, Graph, Id, Type, ValueId};
 use crate::verify::check_expansion;
 use expand::Segment;
 use recompute::Recomputation;
@@ -145,16 +145,5 @@ fn check_scalar(graph: &Graph, value: ValueId, what: &str) -> Result<()> {
     }
     let error = Error::new(ErrorKind::NotDifferentiable, format!("{what} is {ty}, not one f32 number"))
         .help("reduce it to one number, for example with .mean() or .sum()");
-    Err(match graph.defining_op(value) {
-        Some(op) => place(graph, op, error),
-        None => error,
-    })
-}
-
-/// Adds the location of an op to the error, if known.
-fn place(graph: &Graph, op: &Op, error: Error) -> Error {
-    match graph.origin(op) {
-        Some(origin) => error.at(origin.clone(), op.kind.name()),
-        None => error,
-    }
+    Err(graph.blame(graph.defining_op(value), error))
 }

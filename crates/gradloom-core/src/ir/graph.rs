@@ -6,6 +6,7 @@
 use super::{
     Arena, BinaryOp, BlockId, CustomOp, DType, OpId, OpKind, Origin, OriginId, Origins, Type, ValueId, infer,
 };
+use crate::error::Error;
 use crate::verify::{check_extents, check_type};
 use std::fmt;
 use std::sync::Arc;
@@ -240,9 +241,9 @@ impl Graph {
         &self.values[value].ty
     }
 
-    /// Returns the op that defines a value, or `None` for a block parameter.
+    /// Returns the op that defines a value, or `None` for a block parameter and for a copy that a plan adds.
     pub fn defining_op(&self, value: ValueId) -> Option<&Op> {
-        match self.values[value].definition {
+        match self.values.get(value)?.definition {
             Definition::Result(op, _) => Some(&self.ops[op]),
             Definition::BlockParam(..) => None,
         }
@@ -256,6 +257,14 @@ impl Graph {
     /// Returns the source position that created an op.
     pub fn origin(&self, op: &Op) -> Option<&Origin> {
         self.origins.get(op.origin?)
+    }
+
+    /// Adds the location of an op, if known, to an error.
+    pub fn blame<'g>(&self, op: impl Into<Option<&'g Op>>, error: Error) -> Error {
+        match op.into().and_then(|op| Some((self.origin(op)?, op))) {
+            Some((origin, op)) => error.at(origin.clone(), op.kind.name()),
+            None => error,
+        }
     }
 
     /// Returns the output with this name.

@@ -6,6 +6,7 @@
 
 use super::copies;
 use super::order::CommitOrder;
+use super::types::first_commit;
 use crate::collections::{IdMap, IdSet};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, OpId, Type, Update, ValueId};
@@ -84,8 +85,8 @@ pub(super) fn place(graph: &Graph, lowered: &mut Lowered, launches: &mut Vec<Lau
         return Err(copied_error(graph, update));
     }
     order.apply(launches);
-    let first_commit = launches.iter().position(|l| l.phase == Phase::Commit).unwrap_or(launches.len());
-    launches.splice(first_commit..first_commit, snapshots.launches);
+    let first = first_commit(launches);
+    launches.splice(first..first, snapshots.launches);
     launches.extend(copying);
     Ok(Committed { in_place, outputs, guards })
 }
@@ -176,10 +177,7 @@ fn must_alias_error(graph: &Graph, update: &Update) -> Error {
 fn update_error(graph: &Graph, update: &Update, what: &str) -> Error {
     let target = graph.defining_op(update.target).and_then(|op| Graph::leaf_name(&op.kind)).unwrap_or("?");
     let error = Error::new(ErrorKind::Plan, format!("the update of `{target}` {what}"));
-    match graph.defining_op(update.value).and_then(|op| Some((graph.origin(op)?, op))) {
-        Some((origin, op)) => error.at(origin.clone(), op.kind.name()),
-        None => error,
-    }
+    graph.blame(graph.defining_op(update.value), error)
 }
 
 fn asking_op(graph: &Graph, value: ValueId) -> OpId {

@@ -9,7 +9,7 @@
 use super::{ALIGNMENT, Buffer, Plan, Region, Role, SCALAR_ALIGNMENT, report};
 use crate::collections::sort_by_key;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ir::{Graph, Id, OpKind};
+use crate::ir::{Graph, OpKind};
 use crate::kernel::{Kernel, Overwrites};
 
 /// Buffers that use the same bytes one after the other, or several such groups next to each other.
@@ -121,13 +121,7 @@ impl Plan {
             let error = Error::new(ErrorKind::Plan, message)
                 .note(format!("it is `{}`, {}", report::label(graph, large), large.ty))
                 .help("make the batch, the context or the vocabulary smaller, or use another device");
-            // Copies are not values of the graph, so no op defines them.
-            let is_value = large.value.index() < graph.values.len();
-            let op = if is_value { graph.defining_op(large.value) } else { None };
-            return Err(match op.and_then(|op| Some((graph.origin(op)?, op))) {
-                Some((origin, op)) => error.at(origin.clone(), op.kind.name()),
-                None => error,
-            });
+            return Err(graph.blame(graph.defining_op(large.value), error));
         }
         if !sharing {
             place_constants(&mut self, segment);

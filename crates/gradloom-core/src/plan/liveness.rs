@@ -1,8 +1,9 @@
 //! Lifetimes of buffers: the first and last launch between which their bytes are needed.
 
+use super::types::first_commit;
 use super::{Buffer, Role};
 use crate::collections::IdMap;
-use crate::kernel::{Access, Launch, Phase};
+use crate::kernel::{Access, Launch};
 
 /// Sets `first` and `last` of each buffer.
 pub(super) fn set(
@@ -35,7 +36,7 @@ pub(super) fn set(
         buffer.last = end;
     }
     // Guards are checked between the last compute launch and the first commit launch.
-    let commit = launches.iter().position(|l| l.phase == Phase::Commit).unwrap_or(end);
+    let commit = first_commit(launches);
     for (_, access) in guards {
         let buffer = &mut buffers[index[&access.buffer]];
         buffer.first = buffer.first.min(commit);

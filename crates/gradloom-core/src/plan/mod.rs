@@ -30,7 +30,7 @@ pub use view::{LaunchView, PlanView};
 
 use crate::collections::{IdMap, IdSet};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ir::{Graph, Id, OpKind, Origin, ValueId};
+use crate::ir::{Graph, Op, OpKind, ValueId};
 use crate::kernel::{Launch, Lowered};
 use report::exact_bytes;
 
@@ -159,31 +159,19 @@ fn place_in_store(
 /// Returns the error for a plan that exceeds the limit. It lists the largest values at the moment of peak
 /// use.
 fn too_large(graph: &Graph, plan: &Plan, limit: u64) -> Error {
-    let mut error = Error::new(
-        ErrorKind::Plan,
-        format!(
-            "the step needs {} of memory, the limit is {}",
-            exact_bytes(plan.totals.step),
-            exact_bytes(limit)
-        ),
-    );
-    if let Some((origin, op)) = report::at_peak(plan).iter().find_map(|buffer| place_of(graph, buffer)) {
-        error = error.at(origin, op);
-    }
+    let (needed, limit) = (exact_bytes(plan.totals.step), exact_bytes(limit));
+    let message = format!("the step needs {needed} of memory, the limit is {limit}");
+    let op = report::at_peak(plan).into_iter().find_map(|buffer| placed_op(graph, buffer));
+    let mut error = graph.blame(op, Error::new(ErrorKind::Plan, message));
     for note in report::largest(graph, plan) {
         error = error.note(note);
     }
     error.help("make the batch or the context smaller")
 }
 
-/// Returns the location and the name of the op that computes a buffer.
-fn place_of(graph: &Graph, buffer: &Buffer) -> Option<(Origin, &'static str)> {
-    // Copies are not values of the graph, so no op defines them.
-    if buffer.value.index() >= graph.values.len() {
-        return None;
-    }
-    let op = graph.defining_op(buffer.value)?;
-    Some((graph.origin(op)?.clone(), op.kind.name()))
+/// Returns the op that computes a buffer, if its location is known.
+fn placed_op<'g>(graph: &'g Graph, buffer: &Buffer) -> Option<&'g Op> {
+    graph.defining_op(buffer.value).filter(|op| graph.origin(op).is_some())
 }
 
 /// Maximum number of bytes of a store, or of all values of a step without memory reuse.
@@ -199,11 +187,8 @@ fn check_countable(graph: &Graph, buffers: &[Buffer]) -> Result<()> {
         _ => {
             let message = "the values of this step have more bytes than any memory can hold";
             let error = Error::new(ErrorKind::Plan, message).help("make the batch or the context smaller");
-            let placed = buffers.iter().filter_map(|b| Some((b.bytes, place_of(graph, b)?)));
-            Err(match placed.max_by_key(|(bytes, _)| *bytes) {
-                Some((_, (origin, op))) => error.at(origin, op),
-                None => error,
-            })
+            let placed = buffers.iter().filter_map(|b| Some((b.bytes, placed_op(graph, b)?)));
+            Err(graph.blame(placed.max_by_key(|(bytes, _)| *bytes).map(|(_, op)| op), error))
         }
     }
 }

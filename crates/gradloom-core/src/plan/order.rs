@@ -4,9 +4,10 @@
 //! Launches are reordered from one valid execution order, with the commit last, to another. Invariant: the
 //! data flow and the accepted writes together have no cycle.
 
+use super::types::first_commit;
 use crate::collections::IdMap;
 use crate::ir::ValueId;
-use crate::kernel::{Launch, Phase};
+use crate::kernel::Launch;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -22,7 +23,7 @@ pub(super) struct CommitOrder {
 impl CommitOrder {
     /// Returns the order required by the data flow.
     pub(super) fn new(launches: &[Launch]) -> Self {
-        let first = launches.iter().position(|l| l.phase == Phase::Commit).unwrap_or(launches.len());
+        let first = first_commit(launches);
         let mut order = Self {
             first,
             successors: vec![Vec::new(); launches.len() - first],

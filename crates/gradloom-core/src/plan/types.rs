@@ -174,6 +174,11 @@ impl Plan {
     /// Returns the index of the first launch that runs after the guards have passed, or the number of
     /// launches if there is none.
     pub fn first_commit(&self) -> usize {
-        self.launches.iter().position(|l| l.phase == Phase::Commit).unwrap_or(self.launches.len())
+        first_commit(&self.launches)
     }
+}
+
+/// Returns the index of the first launch of the commit, or the number of launches if there is none.
+pub(super) fn first_commit(launches: &[Launch]) -> usize {
+    launches.iter().position(|launch| launch.phase == Phase::Commit).unwrap_or(launches.len())
 }

@@ -14,9 +14,5 @@ pub(super) fn in_op(error: Error, graph: &Graph, id: OpId) -> Error {
         return error;
     }
     let op = &graph.ops[id];
-    let error = error.note(format!("in {}", graph.op_text(id)));
-    match graph.origin(op) {
-        Some(origin) => error.at(origin.clone(), op.kind.name()),
-        None => error,
-    }
+    graph.blame(op, error.note(format!("in {}", graph.op_text(id))))
 }

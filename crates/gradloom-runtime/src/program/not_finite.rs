@@ -140,8 +140,5 @@ fn described(run: &DebugRun, value: ValueId, kind: ErrorKind) -> Error {
             }
         }
     }
-    match graph.origin(op) {
-        Some(origin) => error.at(origin.clone(), name),
-        None => error,
-    }
+    graph.blame(op, error)
 }

@@ -15,8 +15,7 @@ pub(super) fn rule(id: usize) -> Option<Rule<'static>> {
             let message = format!("the custom op `{}` has no gradient", custom.name());
             return Err(refusal(b.graph, s.op, &message, "implement CustomOp::gradient for it"));
         };
-        check(b, custom.name(), &s.op.operands, &cotangents)
-            .map_err(|error| super::super::place(b.graph, s.op, error))?;
+        check(b, custom.name(), &s.op.operands, &cotangents).map_err(|error| b.graph.blame(s.op, error))?;
         Ok(cotangents)
     })
 }

@@ -186,7 +186,7 @@ fn refusal(graph: &Graph, op: &Op, message: &str, help: &str) -> Error {
     let name = op.kind.name();
     let error = Error::new(ErrorKind::NotDifferentiable, format!("cannot differentiate {name}: {message}"))
         .help(help);
-    super::place(graph, op, error)
+    graph.blame(op, error)
 }
 
 /// Broadcasts `x` along `axes`, which a reduction removed from `shape`, back to `shape`.

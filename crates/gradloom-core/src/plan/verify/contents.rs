@@ -5,7 +5,7 @@ use super::broken;
 use crate::collections::{IdMap, SortedMap, sort_by_key};
 use crate::error::Result;
 use crate::ir::{Type, ValueId};
-use crate::kernel::{Access, Kernel, Launch, Layout, Overwrites, Phase};
+use crate::kernel::{Access, Kernel, Launch, Layout, Overwrites};
 
 /// The content of a byte range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(super) fn replay(plan: &Plan) -> Result<Contents<'_>> {
     for (i, launch) in plan.hoisted.iter().enumerate() {
         contents.launch(launch, &format!("hoisted launch {i} ({})", launch.kernel.name()))?;
     }
-    let commit = plan.launches.iter().position(|l| l.phase == Phase::Commit).unwrap_or(plan.launches.len());
+    let commit = plan.first_commit();
     for (i, launch) in plan.launches.iter().enumerate() {
         if i == commit {
             contents.check_guards()?;
