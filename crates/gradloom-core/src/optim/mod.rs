@@ -225,20 +225,15 @@ pub struct StepBuilder<'b, 'g> {
     /// Number of this step among the steps that take effect, counted from 1, as f32.
     pub step: ValueId,
     scalars: SortedMap<String, ValueId>,
-    derived: SortedMap<&'static str, ValueId>,
-    /// Shared values that were built under other learning rates, by the name of the rate.
-    rates: SortedMap<&'static str, SortedMap<&'static str, ValueId>>,
+    /// Shared values, by the prefix and the learning rate under which they were built, and their name.
+    shared: SortedMap<(String, &'static str, &'static str), ValueId>,
     /// Prefix of the names of hyperparameters.
     prefix: String,
-    /// Shared values of groups of parameters, by the prefix of the group.
-    groups: SortedMap<String, Derived>,
+    /// Name of the learning rate that stands in for `lr`; empty for `lr` itself.
+    rate: &'static str,
     /// Bool value that is true if the norm of the gradients is finite; `None` without a loss scale.
     fits: Option<ValueId>,
 }
-
-/// Values that are built once and shared by all parameters, followed by the shared values under other
-/// learning rates.
-type Derived = (SortedMap<&'static str, ValueId>, SortedMap<&'static str, SortedMap<&'static str, ValueId>>);
 
 impl StepBuilder<'_, '_> {
     /// Returns the per-step scalar of a hyperparameter, adding it at the first use.
@@ -254,11 +249,12 @@ impl StepBuilder<'_, '_> {
 
     /// Returns a rank-0 value that is the same for all parameters, building it at the first use.
     pub fn shared(&mut self, key: &'static str, build: impl FnOnce(&mut Self) -> ValueId) -> ValueId {
-        if let Some(&known) = self.derived.get(key) {
+        let key = (self.prefix.clone(), self.rate, key);
+        if let Some(&known) = self.shared.get(&key) {
             return known;
         }
         let value = build(self);
-        self.derived.insert(key, value);
+        self.shared.insert(key, value);
         value
     }
 
@@ -337,10 +333,9 @@ impl StepBuilder<'_, '_> {
         let own = self.scalar("lr");
         let key = format!("{}lr", self.prefix);
         self.scalars.insert(key.clone(), lr);
-        let others = self.rates.get(name).cloned().unwrap_or_default();
-        let shared = std::mem::replace(&mut self.derived, others);
+        let outer = std::mem::replace(&mut self.rate, name);
         let result = build(self);
-        self.rates.insert(name, std::mem::replace(&mut self.derived, shared));
+        self.rate = outer;
         self.scalars.insert(key, own);
         result
     }
@@ -348,14 +343,9 @@ impl StepBuilder<'_, '_> {
     /// Runs `build` with the hyperparameters whose names begin with a prefix. Shared values are separate for
     /// each prefix.
     fn in_group<R>(&mut self, prefix: &str, build: impl FnOnce(&mut Self) -> R) -> R {
-        let outer = std::mem::replace(&mut self.prefix, prefix.to_string());
-        let own = self.groups.get(prefix).cloned().unwrap_or_default();
-        let shared = (std::mem::replace(&mut self.derived, own.0), std::mem::replace(&mut self.rates, own.1));
+        let outer = (std::mem::replace(&mut self.prefix, prefix.to_string()), std::mem::take(&mut self.rate));
         let result = build(self);
-        let own =
-            (std::mem::replace(&mut self.derived, shared.0), std::mem::replace(&mut self.rates, shared.1));
-        self.groups.insert(prefix.to_string(), own);
-        self.prefix = outer;
+        (self.prefix, self.rate) = outer;
         result
     }
 
@@ -448,10 +438,9 @@ pub fn attach(
         builder: &mut builder,
         step,
         scalars: SortedMap::new(),
-        derived: SortedMap::new(),
-        rates: SortedMap::new(),
+        shared: SortedMap::new(),
         prefix: String::new(),
-        groups: SortedMap::new(),
+        rate: "",
         fits: None,
     };
     let (gradients, norm) = settings.gradients(&mut state, parameters);
