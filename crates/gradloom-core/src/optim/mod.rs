@@ -32,15 +32,17 @@
 //!         u = g / sqrt(v), p <- p - min(lr, 1/sqrt(t))·max(epsilon2, rms(p))·u / max(1, rms(u) / threshold)
 //! ```
 
-/// Defines documented setters for an optimizer's hyperparameters and, after `;`, a setter that applies weight
-/// decay to all parameters.
+/// Defines documented setters for an optimizer's hyperparameters, which are f64 where no type is given, and,
+/// after `;`, a setter that applies weight decay to all parameters.
 macro_rules! setters {
-    ($($(#[$doc:meta])+ $name:ident)+ $(; $everything:ident)?) => {
+    (@type) => { f64 };
+    (@type $ty:ty) => { $ty };
+    ($($(#[$doc:meta])+ $name:ident $(: $ty:ty)?)+ $(; $everything:ident)?) => {
         $(
             $(#[$doc])+
             #[must_use]
-            pub fn $name(mut self, $name: f64) -> Self {
-                self.$name = $name;
+            pub fn $name(mut self, $name: setters!(@type $($ty)?)) -> Self {
+                self.$name = $name.into();
                 self
             }
         )+

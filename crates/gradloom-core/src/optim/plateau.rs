@@ -58,40 +58,18 @@ impl Plateau {
         }
     }
 
-    /// Sets the factor by which the rate is multiplied.
-    #[must_use]
-    pub fn factor(mut self, factor: f64) -> Self {
-        self.factor = factor;
-        self
-    }
-
-    /// Sets the number of consecutive looks without an improvement that are tolerated.
-    #[must_use]
-    pub fn patience(mut self, looks: u64) -> Self {
-        self.patience = looks;
-        self
-    }
-
-    /// Sets the fraction of the best measure that an improvement must exceed.
-    #[must_use]
-    pub fn threshold(mut self, threshold: f64) -> Self {
-        self.threshold = threshold;
-        self
-    }
-
-    /// Sets the cooldown, the number of looks after a decrease that do not count as looks without an
-    /// improvement.
-    #[must_use]
-    pub fn cooldown(mut self, looks: u64) -> Self {
-        self.cooldown = looks;
-        self
-    }
-
-    /// Sets the minimum rate.
-    #[must_use]
-    pub fn least(mut self, lr: f64) -> Self {
-        self.least = lr;
-        self
+    setters! {
+        /// Sets the factor by which the rate is multiplied.
+        factor
+        /// Sets the number of consecutive looks without an improvement that are tolerated.
+        patience: u64
+        /// Sets the fraction of the best measure that an improvement must exceed.
+        threshold
+        /// Sets the cooldown, the number of looks after a decrease that do not count as looks without an
+        /// improvement.
+        cooldown: u64
+        /// Sets the minimum rate.
+        least
     }
 
     /// Returns the current rate.

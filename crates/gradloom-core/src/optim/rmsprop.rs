@@ -41,19 +41,14 @@ impl RmsProp {
         alpha
         /// Sets the number that is added to the root; 1e-8 by default.
         epsilon
+        /// Sets the momentum, the factor by which a running sum of steps decays, at least 0 and less than 1.
+        /// By default, there is no momentum.
+        momentum
         /// Sets the weight decay, which is added to the gradient; 0 by default.
         ///
         /// By default, it applies to parameters of rank 2 or higher.
         weight_decay;
         decay_everything
-    }
-
-    /// Sets the momentum, the factor by which a running sum of steps decays, at least 0 and less than 1. By
-    /// default, there is no momentum.
-    #[must_use]
-    pub fn momentum(mut self, momentum: f64) -> Self {
-        self.momentum = Some(momentum);
-        self
     }
 
     /// Divides gradients by an estimate of their standard deviation instead: subtracts the square of their

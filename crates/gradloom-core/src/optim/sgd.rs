@@ -32,14 +32,6 @@ impl Sgd {
         }
     }
 
-    /// Sets the momentum, the factor by which a running sum of gradients decays, at least 0 and less than 1.
-    /// By default, there is no momentum.
-    #[must_use]
-    pub fn momentum(mut self, momentum: f64) -> Self {
-        self.momentum = Some(momentum);
-        self
-    }
-
     /// Uses Nesterov momentum, for which [`Sgd::momentum`] must also be called.
     #[must_use]
     pub fn nesterov(mut self) -> Self {
@@ -48,6 +40,9 @@ impl Sgd {
     }
 
     setters! {
+        /// Sets the momentum, the factor by which a running sum of gradients decays, at least 0 and less than
+        /// 1. By default, there is no momentum.
+        momentum
         /// Sets the weight decay, which is added to the gradient; 0 by default.
         ///
         /// By default, it applies to parameters of rank 2 or higher.

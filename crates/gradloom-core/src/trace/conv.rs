@@ -31,6 +31,7 @@ impl PerAxis for &[usize] {
 
 /// Options of a convolution.
 #[derive(Clone, Debug, Default)]
+#[must_use]
 pub struct ConvOptions {
     stride: Vec<usize>,
     padding: Vec<usize>,
@@ -46,28 +47,24 @@ impl ConvOptions {
     }
 
     /// Sets the stride, the distance between adjacent windows; 1 by default.
-    #[must_use]
     pub fn stride(mut self, stride: impl PerAxis) -> Self {
         self.stride = stride.list();
         self
     }
 
     /// Sets the number of zeros before and after the input; 0 by default.
-    #[must_use]
     pub fn padding(mut self, padding: impl PerAxis) -> Self {
         self.padding = padding.list();
         self
     }
 
     /// Sets the dilation, the distance between adjacent elements of a window; 1 by default.
-    #[must_use]
     pub fn dilation(mut self, dilation: impl PerAxis) -> Self {
         self.dilation = dilation.list();
         self
     }
 
     /// Sets the number of groups of channels that are convolved separately; 1 by default.
-    #[must_use]
     pub fn groups(mut self, groups: usize) -> Self {
         self.groups = Some(groups);
         self
@@ -80,7 +77,6 @@ impl ConvOptions {
 
     /// Sets the number of elements that a transposed convolution adds at the end of its output; it must be
     /// less than the stride or less than the dilation. 0 by default.
-    #[must_use]
     pub fn output_padding(mut self, padding: impl PerAxis) -> Self {
         self.output_padding = padding.list();
         self

@@ -11,6 +11,7 @@ use crate::ir::DType;
 
 /// Options of pooling.
 #[derive(Clone, Debug, Default)]
+#[must_use]
 pub struct PoolOptions {
     stride: Vec<usize>,
     padding: Vec<usize>,
@@ -23,7 +24,6 @@ impl PoolOptions {
     }
 
     /// Sets the distance between the starts of adjacent windows; the size of a window by default.
-    #[must_use]
     pub fn stride(mut self, stride: impl PerAxis) -> Self {
         self.stride = stride.list();
         self
@@ -31,7 +31,6 @@ impl PoolOptions {
 
     /// Sets the number of elements of padding before and after the input, at most half a window; 0 by
     /// default. Maxima ignore the padding; averages include it as zeros.
-    #[must_use]
     pub fn padding(mut self, padding: impl PerAxis) -> Self {
         self.padding = padding.list();
         self
