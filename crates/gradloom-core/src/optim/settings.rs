@@ -1,6 +1,6 @@
 //! Changes of gradients before the optimizer runs, and running means of parameters after it.
 
-use super::clip::{clip_by_global_norm, clip_by_value, global_norm};
+use super::norm::global_norm;
 use super::{Hyperparameters, StepBuilder, Trainable, check, check_positive, loss_scale, set_number};
 use crate::error::Result;
 use crate::ir::{BinaryOp, Builder, CompareOp, DType, Update, ValueId};
@@ -79,13 +79,25 @@ impl Settings {
         }
         if self.clip_value.is_some() {
             let limit = s.scalar("max_value");
-            gradients = clip_by_value(s.builder, &gradients, limit);
+            let least = s.builder.neg(limit);
+            for gradient in &mut gradients {
+                let shape = s.builder.shape(*gradient);
+                let [limit, least] = [limit, least].map(|bound| s.builder.broadcast(bound, &shape));
+                let bounded = s.builder.binary(BinaryOp::Min, *gradient, limit);
+                *gradient = s.builder.binary(BinaryOp::Max, bounded, least);
+            }
         }
         if self.clip_norm.is_some() {
             let as_they_came = self.normalize.is_empty() && self.clip_value.is_none();
             let now = if as_they_came { norm } else { norm_of_all(s.builder, &gradients) };
             let max_norm = s.scalar("max_norm");
-            gradients = clip_by_global_norm(s.builder, &gradients, now, max_norm);
+            // PyTorch's formula (`clip_grad_norm_`) is g · min(1, max_norm / (norm + 1e-6)). Pascanu, Mikolov,
+            // Bengio, 2013.
+            let safe = s.builder.add_number(now, 1e-6);
+            let ratio = s.builder.div(max_norm, safe);
+            let one = s.builder.number(1.0);
+            let by = s.builder.binary(BinaryOp::Min, ratio, one);
+            gradients.iter_mut().for_each(|gradient| *gradient = s.with_scalar(BinaryOp::Mul, *gradient, by));
         }
         (gradients, norm)
     }

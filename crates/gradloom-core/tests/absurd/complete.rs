@@ -114,8 +114,6 @@ fn every_public_function_is_called() {
         "applies",
         "attach",
         "global_norm",
-        "clip_by_value",
-        "clip_by_global_norm",
         "loss_scale",
         "average_over_ranks",
         "whole_gradient",
