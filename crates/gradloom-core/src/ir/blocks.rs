@@ -4,40 +4,31 @@
 //! consists of [`BLOCK`] elements along the last axis, and f32 represents the decoded elements exactly.
 
 use super::half::from_f16;
-use std::fmt;
+use super::named;
 use std::str::FromStr;
 
 /// Number of elements in a block.
 pub const BLOCK: usize = 32;
 
-/// Format of a block: a scale `d` in little-endian f16, followed by a small integer per element. The formats
-/// are those of ggml (`block_q8_0` and `block_q4_0` of its `ggml-common.h`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum BlockFormat {
-    /// 34 bytes: `d`, then an i8 `q` per element. Element i is `d * q[i]`.
-    Q8_0,
-    /// 18 bytes: `d`, then 16 bytes. Byte j contains element j in its low and element j + 16 in its high four
-    /// bits. An element is `d * (bits - 8)`.
-    Q4_0,
+named! {
+    /// Format of a block: a scale `d` in little-endian f16, followed by a small integer per element. The
+    /// formats are those of ggml (`block_q8_0` and `block_q4_0` of its `ggml-common.h`).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum BlockFormat {
+        /// 34 bytes: `d`, then an i8 `q` per element. Element i is `d * q[i]`.
+        Q8_0 = "q8_0",
+        /// 18 bytes: `d`, then 16 bytes. Byte j contains element j in its low and element j + 16 in its high
+        /// four bits. An element is `d * (bits - 8)`.
+        Q4_0 = "q4_0",
+    }
 }
 
 impl BlockFormat {
-    /// All formats.
-    pub const ALL: &'static [BlockFormat] = &[BlockFormat::Q8_0, BlockFormat::Q4_0];
-
     /// Returns the number of bytes in a block.
     pub fn block_bytes(self) -> usize {
         match self {
             BlockFormat::Q8_0 => 2 + BLOCK,
             BlockFormat::Q4_0 => 2 + BLOCK / 2,
-        }
-    }
-
-    /// Returns the name in the text form: `q8_0` or `q4_0`.
-    pub fn name(self) -> &'static str {
-        match self {
-            BlockFormat::Q8_0 => "q8_0",
-            BlockFormat::Q4_0 => "q4_0",
         }
     }
 
@@ -99,12 +90,6 @@ impl BlockFormat {
     }
 }
 
-impl fmt::Display for BlockFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
 /// The error for an unknown name of a [`BlockFormat`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownFormat;
@@ -113,7 +98,7 @@ impl FromStr for BlockFormat {
     type Err = UnknownFormat;
 
     fn from_str(name: &str) -> Result<Self, UnknownFormat> {
-        Self::ALL.iter().copied().find(|format| format.name() == name).ok_or(UnknownFormat)
+        Self::ALL.into_iter().find(|format| format.name() == name).ok_or(UnknownFormat)
     }
 }
 

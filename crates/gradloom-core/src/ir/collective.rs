@@ -1,41 +1,31 @@
 //! Ops over the values of all ranks of a world.
 
-use super::{DType, Type, TypeError};
+use super::{DType, Type, TypeError, named};
 
-/// Combines the operands of all ranks. A rank is one of the processes that run the same graph.
-///
-/// Each operand is combined on its own; an op has several so that a device can move them together. Each rank
-/// gets the result for its own number. The names are those of MPI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CollectiveOp {
-    /// x -> the sum over the ranks.
-    AllReduce,
-    /// As `AllReduce`, but no rank commits a step in which an op before it, in the order of the graph, has
-    /// trapped on any rank: there is no result, or the first element of the first result is NaN. That
-    /// element must have a guard.
-    CheckedAllReduce,
-    /// x `[ranks * n, ..]` -> slice `rank` of the sum over the ranks, `[n, ..]`.
-    ReduceScatter,
-    /// x `[n, ..]` -> the operands of all ranks, concatenated along axis 0 in the order of the ranks.
-    AllGather,
+named! {
+    /// Combines the operands of all ranks. A rank is one of the processes that run the same graph.
+    ///
+    /// Each operand is combined on its own; an op has several so that a device can move them together. Each
+    /// rank gets the result for its own number. The names are those of MPI.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum CollectiveOp {
+        /// x -> the sum over the ranks.
+        AllReduce = "all_reduce",
+        /// As `AllReduce`, but no rank commits a step in which an op before it, in the order of the graph,
+        /// has trapped on any rank: there is no result, or the first element of the first result is NaN. That
+        /// element must have a guard.
+        CheckedAllReduce = "checked_all_reduce",
+        /// x `[ranks * n, ..]` -> slice `rank` of the sum over the ranks, `[n, ..]`.
+        ReduceScatter = "reduce_scatter",
+        /// x `[n, ..]` -> the operands of all ranks, concatenated along axis 0 in the order of the ranks.
+        AllGather = "all_gather",
+    }
 }
 
 impl CollectiveOp {
-    /// Returns the op's name in the text form.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::AllReduce => "all_reduce",
-            Self::CheckedAllReduce => "checked_all_reduce",
-            Self::ReduceScatter => "reduce_scatter",
-            Self::AllGather => "all_gather",
-        }
-    }
-
     /// Returns the op with this name.
     pub(super) fn parse(name: &str) -> Option<Self> {
-        [Self::AllReduce, Self::CheckedAllReduce, Self::ReduceScatter, Self::AllGather]
-            .into_iter()
-            .find(|op| op.name() == name)
+        Self::ALL.into_iter().find(|op| op.name() == name)
     }
 
     /// Returns `true` if a result has the type of its operand.

@@ -16,6 +16,7 @@ mod graph;
 pub mod half;
 mod ids;
 mod infer;
+mod named;
 mod number;
 mod op;
 mod origin;
@@ -37,6 +38,7 @@ pub use graph::{Block, Definition, Graph, Guard, Op, Output, TypeError, Update, 
 pub use ids::{Arena, BlockId, Id, OpId, OriginId, ValueId};
 pub(crate) use infer::cast_help;
 pub use infer::infer;
+pub(crate) use named::named;
 pub(crate) use number::words_of;
 pub use number::{Literal, Number};
 pub use op::{ArgReduceOp, OpKind, ScatterOp};

@@ -1,36 +1,34 @@
 //! Element types, shapes and value types.
 
-use super::Number;
+use super::{Number, named};
 use std::fmt;
 use std::ops::Deref;
 
-/// Element type of a tensor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum DType {
-    /// IEEE 754 binary32.
-    F32,
-    /// Two's complement, 32 bits. Arithmetic wraps.
-    I32,
-    /// Unsigned, 32 bits. Arithmetic wraps.
-    U32,
-    /// Boolean, stored as one byte: 0 or 1.
-    Bool,
-    /// IEEE 754 binary16. See [`DType::is_for_memory`].
-    F16,
-    /// The upper half of a binary32, rounded to nearest with ties to even. See [`DType::is_for_memory`].
-    BF16,
-    /// Unsigned, 8 bits. See [`DType::is_for_memory`].
-    U8,
-    /// Two's complement, 64 bits. See [`DType::is_for_memory`]. Kernels access it as two words, the low one
-    /// first.
-    I64,
+named! {
+    /// Element type of a tensor.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum DType {
+        /// IEEE 754 binary32.
+        F32 = "f32",
+        /// Two's complement, 32 bits. Arithmetic wraps.
+        I32 = "i32",
+        /// Unsigned, 32 bits. Arithmetic wraps.
+        U32 = "u32",
+        /// Boolean, stored as one byte: 0 or 1.
+        Bool = "bool",
+        /// IEEE 754 binary16. See [`DType::is_for_memory`].
+        F16 = "f16",
+        /// The upper half of a binary32, rounded to nearest with ties to even. See [`DType::is_for_memory`].
+        BF16 = "bf16",
+        /// Unsigned, 8 bits. See [`DType::is_for_memory`].
+        U8 = "u8",
+        /// Two's complement, 64 bits. See [`DType::is_for_memory`]. Kernels access it as two words, the low
+        /// one first.
+        I64 = "i64",
+    }
 }
 
 impl DType {
-    /// All element types.
-    pub const ALL: [DType; 8] =
-        [DType::F32, DType::I32, DType::U32, DType::Bool, DType::F16, DType::BF16, DType::U8, DType::I64];
-
     /// Element types in kernels, where a 64-bit number is two 32-bit words.
     pub const IN_KERNELS: [DType; 7] =
         [DType::F32, DType::I32, DType::U32, DType::Bool, DType::F16, DType::BF16, DType::U8];
@@ -120,26 +118,6 @@ impl DType {
             DType::I64 => (Number::Int(i64::MIN), Number::Int(i64::MAX)),
             DType::Bool => (Number::Bool(false), Number::Bool(true)),
         }
-    }
-
-    /// Returns the name in the text form: `f32`, `i32`, `u32`, `bool`, `f16`, `bf16`, `u8`, `i64`.
-    pub fn name(self) -> &'static str {
-        match self {
-            DType::F32 => "f32",
-            DType::I32 => "i32",
-            DType::U32 => "u32",
-            DType::Bool => "bool",
-            DType::F16 => "f16",
-            DType::BF16 => "bf16",
-            DType::U8 => "u8",
-            DType::I64 => "i64",
-        }
-    }
-}
-
-impl fmt::Display for DType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

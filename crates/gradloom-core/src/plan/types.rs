@@ -1,7 +1,7 @@
 //! The plan as a data structure.
 
 use crate::collections::IdMap;
-use crate::ir::{Type, ValueId};
+use crate::ir::{Type, ValueId, named};
 use crate::kernel::{Access, Launch, Phase};
 
 /// Alignment of all buffers except scalars, in bytes. All WebGPU devices support it for the offset of a
@@ -12,85 +12,49 @@ pub const ALIGNMENT: u64 = 256;
 /// them.
 pub const SCALAR_ALIGNMENT: u64 = 4;
 
-/// The memory region that contains a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Region {
-    /// The store, which contains parameters and states and is shared by programs. Offsets are those of the
-    /// [`super::StoreLayout`].
-    Store,
-    /// Constants of the program and values computed from them, filled once when the program is loaded.
-    Constants,
-    /// The step arena of the program, which contains inputs, scalars, temporaries and outputs.
-    Step,
-}
-
-impl Region {
-    /// Returns the name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Region::Store => "store",
-            Region::Constants => "constants",
-            Region::Step => "step",
-        }
+named! {
+    /// The memory region that contains a buffer.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Region {
+        /// The store, which contains parameters and states and is shared by programs. Offsets are those of
+        /// the [`super::StoreLayout`].
+        Store = "store",
+        /// Constants of the program and values computed from them, filled once when the program is loaded.
+        Constants = "constants",
+        /// The step arena of the program, which contains inputs, scalars, temporaries and outputs.
+        Step = "step",
     }
 }
 
-/// The role of a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
-pub enum Role {
-    /// A parameter that the program updates.
-    Parameter,
-    /// A parameter that the program only reads, because it is frozen or the program is a forward program.
-    /// Other programs that share the store may update it.
-    Frozen,
-    State,
-    /// The next value of a parameter or state, written in place over its current value.
-    Next,
-    Constant,
-    /// A value computed from constants when the program is loaded, which is the same in every step.
-    Hoisted,
-    /// Data of one step. It is set before every step, because the step may overwrite it after its last use.
-    Input,
-    /// A scalar of the per-step block at the start of the arena. It is set before every step and never
-    /// overwritten.
-    Scalar,
-    /// A value that the caller reads, which is live until the end.
-    Output,
-    Temporary,
+named! {
+    /// The role of a buffer.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[allow(missing_docs)]
+    pub enum Role {
+        /// A parameter that the program updates.
+        Parameter = "parameter",
+        /// A parameter that the program only reads, because it is frozen or the program is a forward program.
+        /// Other programs that share the store may update it.
+        Frozen = "frozen",
+        State = "state",
+        /// The next value of a parameter or state, written in place over its current value.
+        Next = "next",
+        Constant = "constant",
+        /// A value computed from constants when the program is loaded, which is the same in every step.
+        Hoisted = "hoisted",
+        /// Data of one step. It is set before every step, because the step may overwrite it after its last
+        /// use.
+        Input = "input",
+        /// A scalar of the per-step block at the start of the arena. It is set before every step and never
+        /// overwritten.
+        Scalar = "scalar",
+        /// A value that the caller reads, which is live until the end.
+        Output = "output",
+        Temporary = "temporary",
+    }
 }
 
 impl Role {
-    /// All roles, in declaration order.
-    pub const ALL: [Role; 10] = [
-        Role::Parameter,
-        Role::Frozen,
-        Role::State,
-        Role::Next,
-        Role::Constant,
-        Role::Hoisted,
-        Role::Input,
-        Role::Scalar,
-        Role::Output,
-        Role::Temporary,
-    ];
-
-    /// Returns the name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Role::Parameter => "parameter",
-            Role::Frozen => "frozen",
-            Role::State => "state",
-            Role::Next => "next",
-            Role::Constant => "constant",
-            Role::Hoisted => "hoisted",
-            Role::Input => "input",
-            Role::Scalar => "scalar",
-            Role::Output => "output",
-            Role::Temporary => "temporary",
-        }
-    }
-
     /// Returns `true` if the buffer contains its value before the first launch of a step.
     pub fn exists_before(self) -> bool {
         !matches!(self, Role::Next | Role::Output | Role::Temporary)

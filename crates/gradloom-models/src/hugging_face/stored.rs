@@ -38,7 +38,7 @@ pub fn stored_name(stored: Stored) -> &'static str {
 /// Returns an error if the quantization method is not supported.
 pub(super) fn stored_of(config: &Value, path: &str) -> Result<Option<Stored>> {
     let Some(found) = config.get(KEY).filter(|found| !found.is_null()) else { return Ok(None) };
-    let blocks = BlockFormat::ALL.iter().copied().map(Stored::Blocks);
+    let blocks = BlockFormat::ALL.into_iter().map(Stored::Blocks);
     let mut all = [Stored::F16, Stored::BF16].into_iter().chain(blocks);
     let stored = all.find(|stored| found["weights"] == stored_name(*stored));
     if found["quant_method"] == METHOD && stored.is_some() {

@@ -59,7 +59,7 @@ const EXTENTS: [[usize; 3]; 9] = [
 fn weights_in_blocks() {
     let mut random = Random(8);
     let axes = DotAxes { lhs_contract: vec![1], rhs_contract: vec![1], ..DotAxes::default() };
-    for &format in BlockFormat::ALL {
+    for format in BlockFormat::ALL {
         for [m, n, k] in EXTENTS {
             // Use some column-major left operands, because rows need not be contiguous.
             let by_columns = random.below(3) == 0;
@@ -98,7 +98,7 @@ fn floats_of_16_bits_in_every_layout() {
 #[test]
 fn not_a_number_spreads_along_its_column() {
     let axes = DotAxes { lhs_contract: vec![1], rhs_contract: vec![1], ..DotAxes::default() };
-    for &format in BlockFormat::ALL {
+    for format in BlockFormat::ALL {
         for m in [1, 40] {
             let mut random = Random(10);
             let (mut rhs, _) = blocks(&mut random, format, 50, 64);
