@@ -2,7 +2,7 @@
 
 use super::{buffer, graph, plan_of, planned};
 use gradloom_core::ir::{Id, ValueId};
-use gradloom_core::plan::{self, Plan, Region, Role};
+use gradloom_core::plan::{self, Buffer, Plan, Region, Role};
 
 /// Products, which are not fused, with a repeated operand, a value that two launches read, and one without
 /// elements.
@@ -35,10 +35,16 @@ fn a_plan_that_writes_what_is_frozen_is_refused() {
     assert!(error.to_string().contains("writes the Frozen %0"), "{error}");
 }
 
+/// Returns the buffers of the step's region that are live at a moment, which include both an operand whose
+/// lifetime ends there and the result that overwrites it.
+fn live_at(plan: &Plan, moment: usize) -> impl Iterator<Item = &Buffer> {
+    plan.buffers.iter().filter(move |b| b.region == Region::Step && (b.first..=b.last).contains(&moment))
+}
+
 /// Counts the bytes of the step's region that are live at a moment, byte by byte.
 fn taken(plan: &Plan, moment: usize) -> u64 {
     let mut bytes = vec![false; plan.totals.step as usize];
-    for buffer in plan.live_at(moment).filter(|b| b.region == Region::Step) {
+    for buffer in live_at(plan, moment) {
         bytes[buffer.offset as usize..][..buffer.bytes as usize].fill(true);
     }
     bytes.into_iter().filter(|&taken| taken).count() as u64
@@ -67,7 +73,7 @@ fn the_timeline_counts_each_byte_once() {
         assert!(bytes.iter().all(|&n| n <= bytes[peak]) && bytes[..peak].iter().all(|&n| n < bytes[peak]));
     }
     let plan = planned(in_place);
-    let alive = |launch| plan.live_at(launch).filter(|b| b.region == Region::Step && b.bytes == 256).count();
+    let alive = |launch| live_at(&plan, launch).filter(|b| b.bytes == 256).count();
     assert_eq!((alive(0), plan.timeline().bytes(0)), (2, 256 + 12 + 12), "{:?}", plan.buffers);
     assert_eq!(plan.timeline().bytes(plan.launches.len()), 12, "what the caller reads is left");
 }

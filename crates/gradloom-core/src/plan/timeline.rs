@@ -92,11 +92,4 @@ impl Plan {
         });
         Timeline { bytes: bytes.collect(), stays }
     }
-
-    /// Returns the buffers whose contents are needed by launch `launch`, a later one, or the caller. Includes
-    /// both an operand whose lifetime ends there and the result that overwrites it. If `launch` is the number
-    /// of launches, returns the buffers that are live at the end.
-    pub fn live_at(&self, launch: usize) -> impl Iterator<Item = &Buffer> {
-        self.buffers.iter().filter(move |b| b.first <= launch && launch <= b.last)
-    }
 }
