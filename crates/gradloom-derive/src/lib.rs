@@ -1,4 +1,4 @@
-//! `#[derive(Module)]` for gradloom models.
+//! `#[derive(Module)]` for gradloom models, and `#[op]` for gradloom's own functions of tensors.
 //!
 //! In: a struct or an enum whose fields are modules. Out: an implementation of `gradloom::nn::Module` that
 //! visits the fields in declaration order under their own names, from which parameters get names such as
@@ -8,6 +8,7 @@
 mod attributes;
 mod bounds;
 mod expand;
+mod op;
 
 use proc_macro::TokenStream;
 
@@ -42,4 +43,22 @@ use proc_macro::TokenStream;
 pub fn derive_module(input: TokenStream) -> TokenStream {
     let input = syn::parse_macro_input!(input as syn::DeriveInput);
     expand::module(&input).unwrap_or_else(|error| error.to_compile_error()).into()
+}
+
+/// Marks a public function of `gradloom-core` that computes tensors by calling other ops. Errors within it bear
+/// its name and point at the caller's line, and the compiler warns of unused results.
+///
+/// Adds `#[track_caller]`, `#[must_use]` and, before the body, `let _called = acting("its name");`. A function
+/// that only emits one op under its own name needs the two attributes alone.
+///
+/// ```ignore
+/// #[op]
+/// pub fn softmax(self, axis: isize) -> Tensor {
+///     // ..
+/// }
+/// ```
+#[doc(hidden)]
+#[proc_macro_attribute]
+pub fn op(_: TokenStream, function: TokenStream) -> TokenStream {
+    op::op(function.into()).into()
 }

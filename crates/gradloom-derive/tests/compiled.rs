@@ -5,7 +5,7 @@
 
 extern crate self as gradloom;
 
-use gradloom_derive::Module;
+use gradloom_derive::{Module, op};
 use std::marker::PhantomData;
 
 /// Items that the generated code refers to.
@@ -40,6 +40,17 @@ pub mod nn {
 
     impl<T: ?Sized> Module for std::marker::PhantomData<T> {
         fn visit(&self, _: &mut Visitor<'_>) {}
+    }
+}
+
+/// Items that `#[op]` refers to.
+mod trace {
+    use std::panic::Location;
+
+    /// Returns the name and the line of the call.
+    #[track_caller]
+    pub(crate) fn acting(name: &'static str) -> (&'static str, u32) {
+        (name, Location::caller().line())
     }
 }
 
@@ -147,4 +158,24 @@ fn associated_types_lifetimes_and_constants() {
     };
     assert_eq!(leaves(&model), ["visitor.weight", "visitor.bias", "heads.0.weight", "heads.0.bias"]);
     assert_eq!(model.names, ["a"]);
+}
+
+macro_rules! declared {
+    ($name:ident) => {
+        /// Returns the line of the call.
+        #[op]
+        fn $name<T>(_: impl Fn(T) -> T) -> u32
+        where
+            T: Default,
+        {
+            std::panic::Location::caller().line()
+        }
+    };
+}
+declared!(twice);
+
+#[test]
+fn ops_know_the_line_of_their_call() {
+    let (line, called) = (line!(), twice(|x: u32| 2 * x));
+    assert_eq!(called, line);
 }

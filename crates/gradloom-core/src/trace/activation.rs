@@ -2,7 +2,7 @@
 
 use super::bounds::{Range, is_in_range};
 use super::tensor::{fail_with_help, has_floats};
-use super::{Operand, Tensor, acting};
+use super::{Operand, Tensor, op};
 use crate::ir::Shape;
 
 /// sqrt(2 / π), the factor in the tanh form of GELU.
@@ -15,10 +15,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[-1.0, 2.0], [2]).relu()), [0.0, 2.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn relu(self) -> Tensor {
-        let _called = acting("relu");
         self.le(0.0).select(0.0, self)
     }
 
@@ -28,10 +26,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[-1.0, 8.0], [2]).relu6()), [0.0, 6.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn relu6(self) -> Tensor {
-        let _called = acting("relu6");
         self.clamp(0.0, 6.0)
     }
 
@@ -42,10 +38,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[0.0], [1]).gelu()), [0.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn gelu(self) -> Tensor {
-        let _called = acting("gelu");
         0.5 * self * (1.0 + (self * std::f64::consts::FRAC_1_SQRT_2).erf())
     }
 
@@ -57,10 +51,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[0.0], [1]).gelu_tanh()), [0.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn gelu_tanh(self) -> Tensor {
-        let _called = acting("gelu_tanh");
         let slope = 2.0 * SQRT_2_OVER_PI;
         self * (self * (slope + 0.044715 * slope * (self * self))).sigmoid()
     }
@@ -72,10 +64,8 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[0.0], [1]).silu()), [0.0]);
     /// ```
     #[doc(alias = "swish")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn silu(self) -> Tensor {
-        let _called = acting("silu");
         self * self.sigmoid()
     }
 
@@ -85,10 +75,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[0.0], [1]).mish()), [0.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn mish(self) -> Tensor {
-        let _called = acting("mish");
         self * self.softplus().tanh()
     }
 
@@ -100,10 +88,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1000.0], [1]).softplus()), [1000.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn softplus(self) -> Tensor {
-        let _called = acting("softplus");
         if !has_floats("softplus", self) {
             return self;
         }
@@ -120,10 +106,8 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[-1000.0], [1]).log_sigmoid()), [-1000.0]);
     /// ```
     #[doc(alias = "logsigmoid")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn log_sigmoid(self) -> Tensor {
-        let _called = acting("log_sigmoid");
         -(-self).softplus()
     }
 
@@ -133,10 +117,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[0.0], [1]).softsign()), [0.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn softsign(self) -> Tensor {
-        let _called = acting("softsign");
         self / (1.0 + self.abs())
     }
 
@@ -147,10 +129,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[-2.0, 2.0], [2]).leaky_relu(0.5)), [-1.0, 2.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn leaky_relu(self, slope: f64) -> Tensor {
-        let _called = acting("leaky_relu");
         if !is_in_range("leaky_relu", "slope", slope, Range::Finite) {
             return self;
         }
@@ -168,10 +148,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[-2.0, 2.0], [2]).prelu(0.5)), [-1.0, 2.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn prelu(self, weight: impl Operand) -> Tensor {
-        let _called = acting("prelu");
         let weight = weight.tensor(self);
         let (shape, own) = (self.shape(), weight.shape());
         let channels = shape.get(1).copied();
@@ -201,10 +179,8 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[0.0, 2.0], [2]).elu(1.0)), [0.0, 2.0]);
     /// ```
     #[doc(alias = "ELU")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn elu(self, alpha: f64) -> Tensor {
-        let _called = acting("elu");
         if !is_in_range("elu", "alpha", alpha, Range::Finite) {
             return self;
         }
@@ -218,10 +194,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[0.0, 2.0], [2]).celu(1.0)), [0.0, 2.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn celu(self, alpha: f64) -> Tensor {
-        let _called = acting("celu");
         if !is_in_range("celu", "alpha", alpha, Range::Positive) {
             return self;
         }
@@ -235,10 +209,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[0.0], [1]).selu()), [0.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn selu(self) -> Tensor {
-        let _called = acting("selu");
         self.elu(1.673_263_242_354_377_2) * 1.050_700_987_355_480_5
     }
 
@@ -256,10 +228,8 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[-4.0, 0.0, 4.0], [3]).hard_sigmoid()), [0.0, 0.5, 1.0]);
     /// ```
     #[doc(alias = "hardsigmoid")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn hard_sigmoid(self) -> Tensor {
-        let _called = acting("hard_sigmoid");
         self.clamp(-3.0, 3.0) * (1.0 / 6.0) + 0.5
     }
 
@@ -270,10 +240,8 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[0.0], [1]).hard_swish()), [0.0]);
     /// ```
     #[doc(alias = "hardswish")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn hard_swish(self) -> Tensor {
-        let _called = acting("hard_swish");
         // Clamp `x`, because the product would be infinity times 0 for an infinite `x`.
         let inside = self.clamp(-3.0, 3.0);
         self.ge(3.0).select(self, inside * (inside * (1.0 / 6.0) + 0.5))
@@ -286,10 +254,8 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[0.0], [1]).tanh_shrink()), [0.0]);
     /// ```
     #[doc(alias = "tanhshrink")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn tanh_shrink(self) -> Tensor {
-        let _called = acting("tanh_shrink");
         self - self.tanh()
     }
 
@@ -300,10 +266,8 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[0.2, -2.0], [2]).hard_shrink(0.5)), [0.0, -2.0]);
     /// ```
     #[doc(alias = "hardshrink")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn hard_shrink(self, lambda: f64) -> Tensor {
-        let _called = acting("hard_shrink");
         if !is_in_range("hard_shrink", "lambda", lambda, Range::NotNegative) {
             return self;
         }
@@ -317,10 +281,8 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[0.2, -2.0], [2]).soft_shrink(0.5)), [0.0, -1.5]);
     /// ```
     #[doc(alias = "softshrink")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn soft_shrink(self, lambda: f64) -> Tensor {
-        let _called = acting("soft_shrink");
         if !is_in_range("soft_shrink", "lambda", lambda, Range::NotNegative) {
             return self;
         }
@@ -335,10 +297,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[4.0, 0.0], [2]).glu(0)), [2.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn glu(self, axis: isize) -> Tensor {
-        let _called = acting("glu");
         let shape = self.shape();
         let Some(at) = super::reduce::resolve_axis("glu", axis, &shape) else { return self };
         if !shape[at].is_multiple_of(2) {

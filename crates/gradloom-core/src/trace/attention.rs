@@ -4,7 +4,7 @@
 use super::bounds::{Range, is_in_range};
 use super::random::bits;
 use super::tensor::{emit_all, fail, full, placeholder};
-use super::{Tensor, acting, iota, is_training};
+use super::{Tensor, iota, is_training, op};
 use crate::ir::{AttentionSpec, BinaryFraction, DType, OpKind, Shape};
 
 /// Options of [`Tensor::attention`].
@@ -107,10 +107,8 @@ impl Tensor {
     /// assert_eq!(y, [3.0, 3.0]);
     /// ```
     #[doc(alias = "scaled_dot_product_attention")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn attention(self, keys: Tensor, values: Tensor, options: AttentionOptions) -> Tensor {
-        let _called = acting("attention");
         self.attention_with_log_sum(keys, values, options).0
     }
 
@@ -128,15 +126,13 @@ impl Tensor {
     /// });
     /// assert_eq!(sums, [1.0, 2.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn attention_with_log_sum(
         self,
         keys: Tensor,
         values: Tensor,
         options: AttentionOptions,
     ) -> (Tensor, Tensor) {
-        let _called = acting("attention_with_log_sum");
         let shape = self.shape();
         if shape.rank() != 4 {
             fail(

@@ -1,7 +1,7 @@
 //! Causal masks over pairs of positions: a query attends to the keys up to and including its own position.
 
 use super::tensor::fail_with_help;
-use super::{Tensor, acting, iota};
+use super::{Tensor, iota, op};
 use crate::ir::{DType, Shape};
 
 impl Tensor {
@@ -12,10 +12,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).where_causal(0.0)), [1.0, 0.0, 3.0, 4.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn where_causal(self, fill: f64) -> Tensor {
-        let _called = acting("where_causal");
         match self.not_after("where_causal") {
             Some(mask) => mask.select(self, fill),
             None => self,
@@ -30,10 +28,8 @@ impl Tensor {
     /// assert_eq!(eval(|| full(DType::F32, [2, 2], 3.0).softmax_causal()), [1.0, 0.0, 0.5, 0.5]);
     /// ```
     #[doc(alias = "causal_softmax")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn softmax_causal(self) -> Tensor {
-        let _called = acting("softmax_causal");
         match self.not_after("softmax_causal") {
             Some(mask) => mask.select(self, f64::NEG_INFINITY).softmax(-1),
             None => self,

@@ -6,7 +6,7 @@
 //! log-probabilities are finite or `-inf`.
 
 use super::tensor::{fail_with_help, has_floats, placeholder};
-use super::{Tensor, acting, iota, scan};
+use super::{Tensor, iota, op, scan};
 use crate::ir::{DType, Type};
 
 /// Options of [`Tensor::ctc_loss`].
@@ -65,8 +65,7 @@ impl Tensor {
     /// assert_eq!(loss, [0.0]);
     /// ```
     #[doc(alias = "CTCLoss")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn ctc_loss(
         self,
         targets: Tensor,
@@ -74,7 +73,6 @@ impl Tensor {
         target_lengths: Tensor,
         options: CtcOptions,
     ) -> Tensor {
-        let _called = acting("ctc_loss");
         let target_lengths = target_lengths.counted();
         let losses = self.ctc_loss_rows(targets, input_lengths, target_lengths, options);
         (losses / target_lengths.maximum(1).cast(self.dtype())).mean()
@@ -92,8 +90,7 @@ impl Tensor {
     /// });
     /// assert!((losses[0] - 0.5).abs() < 1e-6 && losses[1] == 1.0);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn ctc_loss_rows(
         self,
         targets: Tensor,
@@ -101,7 +98,6 @@ impl Tensor {
         target_lengths: Tensor,
         options: CtcOptions,
     ) -> Tensor {
-        let _called = acting("ctc_loss_rows");
         let [targets, input_lengths, target_lengths] =
             [targets, input_lengths, target_lengths].map(|numbers| numbers.counted());
         let (shape, dtype, labels) = (self.shape(), self.dtype(), targets.shape());

@@ -2,7 +2,7 @@
 
 use super::reduce::resolve_axis;
 use super::tensor::{emit, fail_with_help};
-use super::{Axes, Operand, Tensor, acting};
+use super::{Axes, Operand, Tensor, op};
 use crate::ir::{DotAxes, OpKind, Shape};
 
 impl Tensor {
@@ -12,10 +12,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).dot(literal(&[3.0, 4.0], [2]))), [11.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn dot(self, right: impl Operand) -> Tensor {
-        let _called = acting("dot");
         let right = right.tensor(self);
         if self.rank() != 1 || right.rank() != 1 {
             let message = format!("`dot` of {} and {}", self.shape(), right.shape());
@@ -33,10 +31,8 @@ impl Tensor {
     /// assert_eq!(y, [3.0, 4.0, 6.0, 8.0]);
     /// ```
     #[doc(alias = "ger")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn outer(self, right: impl Operand) -> Tensor {
-        let _called = acting("outer");
         let right = right.tensor(self);
         if self.rank() != 1 || right.rank() != 1 {
             let message = format!("`outer` of {} and {}", self.shape(), right.shape());
@@ -97,10 +93,8 @@ impl Tensor {
 /// # use gradloom_core::{reference::eval, trace::*};
 /// assert_eq!(eval(|| einsum("ij->ji", &[literal(&[1.0, 2.0, 3.0, 4.0], [2, 2])])), [1.0, 3.0, 2.0, 4.0]);
 /// ```
-#[track_caller]
-#[must_use]
+#[op]
 pub fn einsum(spec: &str, operands: &[Tensor]) -> Tensor {
-    let _called = acting("einsum");
     let parsed = parse(spec, operands);
     let (terms, result) = match parsed {
         Ok(parsed) => parsed,

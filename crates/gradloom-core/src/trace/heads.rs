@@ -1,7 +1,7 @@
 //! Splitting of rows into attention heads, and merging of heads into rows.
 
 use super::tensor::{fail_with_help, placeholder};
-use super::{AttentionOptions, Tensor, acting};
+use super::{AttentionOptions, Tensor, op};
 use crate::ir::{DType, Shape};
 
 impl Tensor {
@@ -11,10 +11,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).split_heads(2)), [1.0, 3.0, 2.0, 4.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn split_heads(self, heads: usize) -> Tensor {
-        let _called = acting("split_heads");
         let shape = self.shape();
         let [lead @ .., time, width] = &shape[..] else {
             fail_with_help("split_heads", format!("`split_heads` of {shape}"), "it takes [.., time, width]");
@@ -37,10 +35,8 @@ impl Tensor {
     /// let y = eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).split_heads(2).merge_heads());
     /// assert_eq!(y, [1.0, 2.0, 3.0, 4.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn merge_heads(self) -> Tensor {
-        let _called = acting("merge_heads");
         let shape = self.shape();
         let [lead @ .., heads, time, depth] = &shape[..] else {
             let help = "it takes [.., heads, time, depth]";
@@ -59,10 +55,8 @@ impl Tensor {
     /// assert_eq!(y, [3.0, 3.0]);
     /// ```
     #[doc(alias = "MultiheadAttention")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn self_attention(self, heads: usize, options: AttentionOptions) -> Tensor {
-        let _called = acting("self_attention");
         let [q, k, v] = self.heads_of_three(heads, "self_attention");
         q.attention(k, v, options).merge_heads()
     }

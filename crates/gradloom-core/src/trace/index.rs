@@ -3,7 +3,7 @@
 
 use super::reduce::resolve_axis;
 use super::tensor::{emit, fail, fail_with_help, placeholder};
-use super::{Tensor, acting};
+use super::{Tensor, acting, op};
 use crate::ir::{DType, OpKind, ScatterOp, Shape};
 
 impl Tensor {
@@ -76,10 +76,8 @@ impl Tensor {
     /// ```
     #[doc(alias = "gather")]
     #[doc(alias = "take_along_dim")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn take_along_axis(self, index: Tensor, axis: isize) -> Tensor {
-        let _called = acting("take_along_axis");
         let index = index.counted();
         let (ty, picks) = (self.ty(), index.ty());
         let Some(at) = resolve_axis("take_along_axis", axis, &ty.shape) else { return self };
@@ -108,10 +106,8 @@ impl Tensor {
     /// });
     /// assert_eq!(y, [2.0, 2.0, 4.0, 4.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn index_select(self, axis: isize, index: Tensor) -> Tensor {
-        let _called = acting("index_select");
         let index = index.counted();
         let (shape, picks) = (self.shape(), index.ty());
         let Some(at) = resolve_axis("index_select", axis, &shape) else { return self };

@@ -2,7 +2,7 @@
 
 use super::reduce::{resolve_axis, resolve_new_axis};
 use super::tensor::{emit, fail, fail_with_help, placeholder};
-use super::{Tensor, acting};
+use super::{Tensor, op};
 use crate::ir::{DType, OpKind, Shape, cast_help};
 
 /// Joins tensors of the same dtype along an axis; the extents of the other axes must be equal.
@@ -52,14 +52,12 @@ pub fn concat(axis: isize, parts: &[Tensor]) -> Tensor {
 /// let y = eval(|| stack(-1, &[literal(&[1.0, 2.0], [2]), literal(&[3.0, 4.0], [2])]));
 /// assert_eq!(y, [1.0, 3.0, 2.0, 4.0]);
 /// ```
-#[track_caller]
-#[must_use]
+#[op]
 pub fn stack(axis: isize, parts: &[Tensor]) -> Tensor {
     let Some(first) = parts.first() else {
         fail_with_help("stack", "`stack` of no tensors".into(), "give at least one");
         return placeholder(DType::F32, Shape::scalar());
     };
-    let _called = acting("stack");
     let ty = first.ty();
     let Some(at) = resolve_new_axis("stack", axis, &ty.shape) else { return *first };
     // A loop instead of closures, so that errors and ops have the caller's line.

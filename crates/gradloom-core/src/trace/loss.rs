@@ -2,7 +2,7 @@
 
 use super::scope::with_scope;
 use super::tensor::{fail, placeholder};
-use super::{Tensor, TensorGroup, acting};
+use super::{Tensor, TensorGroup, op};
 use crate::error::{Error, ErrorKind};
 use crate::ir::{DType, Origin, Shape, ValueId};
 
@@ -23,10 +23,8 @@ impl Tensor {
     /// assert_eq!(y, [0.0]);
     /// ```
     #[doc(alias = "CrossEntropyLoss")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn cross_entropy(self, targets: Tensor) -> Tensor {
-        let _called = acting("cross_entropy");
         self.cross_entropy_rows(targets).mean()
     }
 
@@ -40,10 +38,8 @@ impl Tensor {
     /// });
     /// assert_eq!(y, [0.0, 0.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn cross_entropy_rows(self, targets: Tensor) -> Tensor {
-        let _called = acting("cross_entropy_rows");
         let (shape, given, targets) = (self.shape(), targets.ty(), targets.counted());
         let wanted = targets.ty();
         let lead = Shape::from(&shape[..shape.rank().saturating_sub(1)]);
@@ -101,11 +97,9 @@ impl Tensor {
 /// # Ok::<(), gradloom_core::error::Error>(())
 /// ```
 #[doc(alias = "grad")]
-#[track_caller]
-#[must_use]
+#[op]
 pub fn gradients<G: TensorGroup>(loss: Tensor, wrt: G) -> G {
     let caller = Origin::caller();
-    let _called = acting("gradients");
     let (group, tensors) = super::block::members(wrt);
     for tensor in tensors.iter().chain([&loss]) {
         tensor.is_in_trace();

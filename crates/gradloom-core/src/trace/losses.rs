@@ -6,7 +6,7 @@
 use super::alike::{are_alike, are_targets, is_one_per_row, no_loss};
 use super::bounds::{Range, is_in_range};
 use super::tensor::{fail_with_help, full};
-use super::{Operand, Tensor, acting};
+use super::{Operand, Tensor, op};
 use crate::ir::{DType, Shape};
 
 /// Options of [`Tensor::cross_entropy_with`].
@@ -60,10 +60,8 @@ impl Tensor {
     /// });
     /// assert_eq!(y, [0.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn cross_entropy_with(self, targets: Tensor, options: CrossEntropyOptions) -> Tensor {
-        let _called = acting("cross_entropy_with");
         let targets = targets.counted();
         let (logits, wanted) = (self.shape(), targets.ty());
         let CrossEntropyOptions { label_smoothing: smoothing, ignore_index, weights } = options;
@@ -122,10 +120,8 @@ impl Tensor {
     /// assert_eq!(y, [-2.5]);
     /// ```
     #[doc(alias = "NLLLoss")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn nll_loss(self, targets: Tensor) -> Tensor {
-        let _called = acting("nll_loss");
         -self.take_last(targets).mean()
     }
 
@@ -136,10 +132,8 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 3.0], [2]).mse_loss(1.0)), [2.0]);
     /// ```
     #[doc(alias = "MSELoss")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn mse_loss(self, targets: impl Operand) -> Tensor {
-        let _called = acting("mse_loss");
         if !are_targets("mse_loss", self, targets) {
             return no_loss(self);
         }
@@ -153,10 +147,8 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 3.0], [2]).l1_loss(1.0)), [1.0]);
     /// ```
     #[doc(alias = "L1Loss")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn l1_loss(self, targets: impl Operand) -> Tensor {
-        let _called = acting("l1_loss");
         if !are_targets("l1_loss", self, targets) {
             return no_loss(self);
         }
@@ -171,10 +163,8 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[3.0], [1]).huber_loss(0.0, 1.0)), [2.5]);
     /// ```
     #[doc(alias = "HuberLoss")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn huber_loss(self, targets: impl Operand, delta: f64) -> Tensor {
-        let _called = acting("huber_loss");
         if !are_targets("huber_loss", self, targets)
             || !is_in_range("huber_loss", "delta", delta, Range::Positive)
         {
@@ -195,10 +185,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[3.0], [1]).smooth_l1_loss(0.0, 2.0)), [2.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn smooth_l1_loss(self, targets: impl Operand, beta: f64) -> Tensor {
-        let _called = acting("smooth_l1_loss");
         if !are_targets("smooth_l1_loss", self, targets)
             || beta != 0.0 && !is_in_range("smooth_l1_loss", "beta", beta, Range::Positive)
         {
@@ -216,10 +204,8 @@ impl Tensor {
     /// ```
     #[doc(alias = "binary_cross_entropy_with_logits")]
     #[doc(alias = "BCEWithLogitsLoss")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn bce_with_logits(self, targets: impl Operand) -> Tensor {
-        let _called = acting("bce_with_logits");
         if !are_targets("bce_with_logits", self, targets) {
             return no_loss(self);
         }
@@ -237,10 +223,8 @@ impl Tensor {
     /// ```
     #[doc(alias = "binary_cross_entropy")]
     #[doc(alias = "BCELoss")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn bce_loss(self, targets: impl Operand) -> Tensor {
-        let _called = acting("bce_loss");
         if !are_targets("bce_loss", self, targets) {
             return no_loss(self);
         }
@@ -269,10 +253,8 @@ impl Tensor {
     /// ```
     #[doc(alias = "kl_div")]
     #[doc(alias = "KLDivLoss")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn kl_div_loss(self, targets: Tensor) -> Tensor {
-        let _called = acting("kl_div_loss");
         if !are_alike("kl_div_loss", ["predictions", "targets"], self, targets) {
             return no_loss(self);
         }
@@ -296,10 +278,8 @@ impl Tensor {
     /// });
     /// assert_eq!(y, [1.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn cosine_embedding_loss(self, other: Tensor, targets: Tensor, margin: f64) -> Tensor {
-        let _called = acting("cosine_embedding_loss");
         let token = "cosine_embedding_loss";
         if !are_alike(token, ["vectors", "other vectors"], self, other)
             || !is_one_per_row(token, ["vectors", "targets"], self, targets)
@@ -321,10 +301,8 @@ impl Tensor {
     /// assert_eq!(eval(|| { let x = literal(&[1.0, 0.0], [1, 2]); x.triplet_loss(x, x, 1.0) }), [1.0]);
     /// ```
     #[doc(alias = "triplet_margin_loss")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn triplet_loss(self, positive: Tensor, negative: Tensor, margin: f64) -> Tensor {
-        let _called = acting("triplet_loss");
         if !are_alike("triplet_loss", ["anchors", "positive examples"], self, positive)
             || !are_alike("triplet_loss", ["anchors", "negative examples"], self, negative)
             || !is_in_range("triplet_loss", "margin", margin, Range::NotNegative)
@@ -346,10 +324,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[0.5], [1]).hinge_loss(1.0)), [0.5]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn hinge_loss(self, targets: impl Operand) -> Tensor {
-        let _called = acting("hinge_loss");
         if !are_targets("hinge_loss", self, targets) {
             return no_loss(self);
         }
@@ -368,10 +344,8 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[0.0], [1]).poisson_nll_loss(2.0)), [1.0]);
     /// ```
     #[doc(alias = "PoissonNLLLoss")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn poisson_nll_loss(self, targets: impl Operand) -> Tensor {
-        let _called = acting("poisson_nll_loss");
         if !are_targets("poisson_nll_loss", self, targets) {
             return no_loss(self);
         }
@@ -388,10 +362,8 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0], [1]).gaussian_nll_loss(3.0, literal(&[1.0], [1]))), [2.0]);
     /// ```
     #[doc(alias = "GaussianNLLLoss")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn gaussian_nll_loss(self, targets: impl Operand, variance: Tensor) -> Tensor {
-        let _called = acting("gaussian_nll_loss");
         if !are_targets("gaussian_nll_loss", self, targets) {
             return no_loss(self);
         }

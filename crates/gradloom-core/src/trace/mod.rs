@@ -48,6 +48,7 @@ pub use conv::{ConvOptions, PerAxis};
 pub use ctc::CtcOptions;
 pub use einsum::einsum;
 pub use extents::{Extent, Extents, Span};
+pub(crate) use gradloom_derive::op;
 pub use input::{Input, bf16, f16, f32, i32, i64, u8, u32};
 pub use join::{concat, stack};
 pub use loss::gradients;
