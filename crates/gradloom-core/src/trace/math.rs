@@ -5,7 +5,7 @@ use super::bounds::{Range, is_in_range};
 use super::operand::{binary, number, unify};
 use super::scope::with_scope;
 use super::tensor::{emit, full};
-use super::{Operand, Tensor, acting};
+use super::{Operand, Tensor, op};
 use crate::ir::{BinaryOp, BlockFormat, CompareOp, CompositeOp, DType, Literal, OpKind, Shape, UnaryOp};
 use std::f64::consts::{LOG2_E, LOG10_E};
 
@@ -352,10 +352,8 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, -2.0], [2]).gt(0.0).select(7.0, 0.5)), [7.0, 0.5]);
     /// ```
     #[doc(alias = "where")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn select(self, yes: impl Operand, no: impl Operand) -> Tensor {
-        let _called = acting("select");
         let float = super::full(DType::F32, crate::ir::Shape::scalar(), 0.0);
         // Convert a branch that is a number to the dtype of the other branch.
         let probe = yes.tensor(float);
@@ -391,10 +389,8 @@ impl Tensor {
     #[doc(alias = "to")]
     #[doc(alias = "type")]
     #[doc(alias = "astype")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn cast(self, dtype: DType) -> Tensor {
-        let _called = acting("cast");
         let of = self.dtype();
         if of == dtype {
             return self;
@@ -466,10 +462,8 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[-2.0, 0.5, 3.0], [3]).clamp(-1.0, 1.0)), [-1.0, 0.5, 1.0]);
     /// ```
     #[doc(alias = "clip")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn clamp(self, low: impl Operand, high: impl Operand) -> Tensor {
-        let _called = acting("clamp");
         for (name, bound) in [("lower bound", low.number()), ("upper bound", high.number())] {
             if bound.is_some_and(|bound| !is_in_range("clamp", name, bound, Range::Ordered)) {
                 return self;
@@ -494,10 +488,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.5, -1.5], [2]).ceil()), [2.0, -1.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn ceil(self) -> Tensor {
-        let _called = acting("ceil");
         -(-self).floor()
     }
 
@@ -507,10 +499,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[0.5, 1.5, -1.2], [3]).round()), [0.0, 2.0, -1.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn round(self) -> Tensor {
-        let _called = acting("round");
         let below = self.floor();
         // The difference is exact, so comparing it with 0.5 recognizes ties.
         let rest = self.detach() - below;
@@ -526,10 +516,8 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.7, -1.7], [2]).trunc()), [1.0, -1.0]);
     /// ```
     #[doc(alias = "fix")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn trunc(self) -> Tensor {
-        let _called = acting("trunc");
         self.lt(0.0).select(self.ceil(), self.floor())
     }
 
@@ -541,10 +529,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[-1.0, 5.0], [2]).remainder(3.0)), [2.0, 2.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn remainder(self, divisor: impl Operand) -> Tensor {
-        let _called = acting("remainder");
         let x = self.counted();
         // The operator `%` reports a divisor that is the number 0.
         let rest = x % divisor;
@@ -560,10 +546,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[4.0], [1]).reciprocal()), [0.25]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn reciprocal(self) -> Tensor {
-        let _called = acting("reciprocal");
         1.0 / self
     }
 
@@ -573,10 +557,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[3.0], [1]).exp2()), [8.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn exp2(self) -> Tensor {
-        let _called = acting("exp2");
         full(self.dtype(), Shape::scalar(), 2.0).pow(self)
     }
 
@@ -586,10 +568,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0], [1]).log2()), [0.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn log2(self) -> Tensor {
-        let _called = acting("log2");
         self.log() * LOG2_E
     }
 
@@ -599,10 +579,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0], [1]).log10()), [0.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn log10(self) -> Tensor {
-        let _called = acting("log10");
         self.log() * LOG10_E
     }
 
@@ -612,10 +590,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[3.0], [1]).hypot(4.0)), [5.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn hypot(self, right: impl Operand) -> Tensor {
-        let _called = acting("hypot");
         (self.square() + right.tensor(self).square()).root_or_zero()
     }
 
@@ -632,10 +608,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0], [1]).lerp(3.0, 0.25)), [1.5]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn lerp(self, end: impl Operand, weight: impl Operand) -> Tensor {
-        let _called = acting("lerp");
         self + weight.tensor(self) * (end.tensor(self) - self)
     }
 
@@ -646,10 +620,8 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[f32::NAN, 1.0], [2]).is_nan()), [1.0, 0.0]);
     /// ```
     #[doc(alias = "isnan")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn is_nan(self) -> Tensor {
-        let _called = acting("is_nan");
         self.ne(self)
     }
 
@@ -660,10 +632,8 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[f32::INFINITY, 1.0], [2]).is_inf()), [1.0, 0.0]);
     /// ```
     #[doc(alias = "isinf")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn is_inf(self) -> Tensor {
-        let _called = acting("is_inf");
         self.abs().eq(f64::INFINITY)
     }
 
@@ -674,10 +644,8 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[f32::NAN, 1.0], [2]).is_finite()), [0.0, 1.0]);
     /// ```
     #[doc(alias = "isfinite")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn is_finite(self) -> Tensor {
-        let _called = acting("is_finite");
         self.abs().lt(f64::INFINITY)
     }
 
@@ -692,10 +660,8 @@ impl Tensor {
     /// });
     /// assert_eq!(y, [1.0, 9.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn masked_fill(self, mask: Tensor, value: impl Operand) -> Tensor {
-        let _called = acting("masked_fill");
         let value = value.tensor(self);
         if !is_within("masked_fill", self, "mask", mask) || !is_within("masked_fill", self, "value", value) {
             return self;

@@ -6,7 +6,7 @@
 use super::bounds::fits_parts;
 use super::conv::{PerAxis, nothing, per_axis};
 use super::tensor::{fail_with_help, has_floats};
-use super::{Tensor, acting, iota};
+use super::{Tensor, iota, op};
 use crate::ir::DType;
 
 /// Options of pooling.
@@ -151,10 +151,8 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 3.0, 2.0, 4.0], [1, 1, 2, 2]).adaptive_avg_pool2d(1)), [2.5]);
     /// ```
     #[doc(alias = "AdaptiveAvgPool2d")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn adaptive_avg_pool2d(self, size: impl PerAxis) -> Tensor {
-        let _called = acting("adaptive_avg_pool2d");
         self.adaptive("adaptive_avg_pool2d", &size.list(), |window, axis| window.mean_keep(axis))
     }
 
@@ -166,10 +164,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 3.0, 2.0, 4.0], [1, 1, 2, 2]).adaptive_max_pool2d(1)), [4.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn adaptive_max_pool2d(self, size: impl PerAxis) -> Tensor {
-        let _called = acting("adaptive_max_pool2d");
         self.adaptive("adaptive_max_pool2d", &size.list(), Tensor::first_max)
     }
 

@@ -5,7 +5,7 @@ use super::bounds::{Range, is_in_range};
 use super::reduce::resolve_axis;
 use super::scope::with_scope;
 use super::tensor::{fail_with_help, full, has_floats, placeholder};
-use super::{Tensor, acting, is_training};
+use super::{Tensor, is_training, op};
 use crate::error::{Error, ErrorKind};
 use crate::ir::{BinaryFraction, DType, Origin, Shape, Type};
 use std::f64::consts::TAU;
@@ -18,10 +18,8 @@ use std::f64::consts::TAU;
 /// assert_eq!(eval(|| uniform([3]).ge(0.0)), [1.0, 1.0, 1.0]);
 /// ```
 #[doc(alias = "rand")]
-#[track_caller]
-#[must_use]
+#[op]
 pub fn uniform(shape: impl Into<Shape>) -> Tensor {
-    let _called = acting("uniform");
     let bits = bits(shape.into(), BinaryFraction::HALF, "uniform");
     // Keep 24 random bits, which fit the significand of an f32, so that rounding cannot produce 1.0.
     bits.shift_right(8).cast(DType::F32) * full(DType::F32, Shape::scalar(), 1.0 / f64::from(1 << 24))
@@ -49,10 +47,8 @@ pub(super) fn bits(shape: Shape, ones: BinaryFraction, token: &str) -> Tensor {
 /// # use gradloom_core::{reference::eval, trace::*};
 /// assert_eq!(eval(|| bernoulli([3], 1.0)), [1.0, 1.0, 1.0]);
 /// ```
-#[track_caller]
-#[must_use]
+#[op]
 pub fn bernoulli(shape: impl Into<Shape>, p: f64) -> Tensor {
-    let _called = acting("bernoulli");
     let shape = shape.into();
     if !is_in_range("bernoulli", "probability", p, Range::Part) {
         return placeholder(DType::Bool, shape);
@@ -84,10 +80,8 @@ pub fn permutation(n: usize) -> Tensor {
 /// assert_eq!(eval(|| randn([3]).is_finite()), [1.0, 1.0, 1.0]);
 /// ```
 #[doc(alias = "normal")]
-#[track_caller]
-#[must_use]
+#[op]
 pub fn randn(shape: impl Into<Shape>) -> Tensor {
-    let _called = acting("randn");
     let shape = shape.into();
     let (u, v) = (uniform(shape.clone()), uniform(shape));
     // Take the logarithm of 1 - u, which is in (0, 1], so that it is finite and at most 0.
@@ -105,10 +99,8 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[0.0, f32::NEG_INFINITY], [2]).categorical(0)), [0.0]);
     /// ```
     #[doc(alias = "multinomial")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn categorical(self, axis: isize) -> Tensor {
-        let _called = acting("categorical");
         let shape = self.shape();
         let Some(at) = resolve_axis("categorical", axis, &shape) else { return self };
         if !has_floats("categorical", self) {
@@ -133,10 +125,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).dropout(0.5)), [1.0, 2.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn dropout(self, p: f64) -> Tensor {
-        let _called = acting("dropout");
         if !is_in_range("dropout", "probability of a 0", p, Range::Part) {
             return self;
         }

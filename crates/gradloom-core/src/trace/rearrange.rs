@@ -4,7 +4,7 @@ use super::bounds::{Range, fits_constants, is_in_range};
 use super::reduce::resolve_axis;
 use super::statistics::lower_triangle;
 use super::tensor::{constant, emit, fail_with_help, has_floats, indices, placeholder};
-use super::{Axes, Tensor, acting, concat};
+use super::{Axes, Tensor, concat, op};
 use crate::ir::{DType, OpKind, Shape, Type};
 
 impl Tensor {
@@ -14,10 +14,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).narrow(0, 1, 2)), [2.0, 3.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn narrow(self, axis: isize, start: usize, length: usize) -> Tensor {
-        let _called = acting("narrow");
         self.slice(axis, start..start.saturating_add(length))
     }
 
@@ -33,10 +31,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).flip(0)), [3.0, 2.0, 1.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn flip(self, axes: impl Axes) -> Tensor {
-        let _called = acting("flip");
         let shape = self.shape();
         let (mut x, mut flipped) = (self, Vec::new());
         for axis in axes.list() {
@@ -64,10 +60,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).roll(0, 1)), [3.0, 1.0, 2.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn roll(self, axis: isize, shift: isize) -> Tensor {
-        let _called = acting("roll");
         let shape = self.shape();
         let Some(at) = resolve_axis("roll", axis, &shape) else { return self };
         let extent = shape[at] as isize;
@@ -87,10 +81,8 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).tile(&[2])), [1.0, 2.0, 1.0, 2.0]);
     /// ```
     #[doc(alias = "repeat")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn tile(self, times: &[usize]) -> Tensor {
-        let _called = acting("tile");
         let rank = self.rank().max(times.len());
         let shape = [vec![1; rank - self.rank()], self.shape().to_vec()].concat();
         let times = [vec![1; rank - times.len()], times.to_vec()].concat();
@@ -107,10 +99,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).repeat_interleave(0, 2)), [1.0, 1.0, 2.0, 2.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn repeat_interleave(self, axis: isize, times: usize) -> Tensor {
-        let _called = acting("repeat_interleave");
         let shape = self.shape();
         let Some(at) = resolve_axis("repeat_interleave", axis, &shape) else { return self };
         let x = self.unsqueeze(at as isize + 1);
@@ -129,10 +119,8 @@ impl Tensor {
     /// assert_eq!(y, [1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 2.0, 2.0]);
     /// ```
     #[doc(alias = "interpolate")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn upsample_nearest2d(self, factor: usize) -> Tensor {
-        let _called = acting("upsample_nearest2d");
         self.repeat_interleave(-2, factor).repeat_interleave(-1, factor)
     }
 
@@ -145,10 +133,8 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 3.0], [2]).resize_linear(0, 4)), [1.0, 1.5, 2.5, 3.0]);
     /// ```
     #[doc(alias = "interpolate")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn resize_linear(self, axis: isize, size: usize) -> Tensor {
-        let _called = acting("resize_linear");
         let shape = self.shape();
         let Some(at) = resolve_axis("resize_linear", axis, &shape) else { return self };
         if !has_floats("resize_linear", self) {
@@ -184,10 +170,8 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 3.0], [1, 2]).resize_bilinear(1, 4)), [1.0, 1.5, 2.5, 3.0]);
     /// ```
     #[doc(alias = "interpolate")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn resize_bilinear(self, height: usize, width: usize) -> Tensor {
-        let _called = acting("resize_bilinear");
         self.resize_linear(-2, height).resize_linear(-1, width)
     }
 
@@ -199,10 +183,8 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).pad_reflect(0, 2, 0)), [3.0, 2.0, 1.0, 2.0, 3.0]);
     /// ```
     #[doc(alias = "ReflectionPad")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn pad_reflect(self, axis: isize, low: usize, high: usize) -> Tensor {
-        let _called = acting("pad_reflect");
         self.padded_with("pad_reflect", axis, [low, high], 1, |i, extent| {
             let period = 2 * (extent - 1).max(1);
             let i = i.rem_euclid(period);
@@ -279,10 +261,8 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).unfold(0, 2, 1)), [1.0, 2.0, 2.0, 3.0]);
     /// ```
     #[doc(alias = "windows")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn unfold(self, axis: isize, size: usize, step: usize) -> Tensor {
-        let _called = acting("unfold");
         let shape = self.shape();
         let Some(at) = resolve_axis("unfold", axis, &shape) else { return self };
         if size == 0 || size > shape[at] || step == 0 {
@@ -340,10 +320,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).diagonal()), [1.0, 4.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn diagonal(self) -> Tensor {
-        let _called = acting("diagonal");
         let ty = self.ty();
         match ty.shape[..] {
             [.., rows, columns] if rows == columns => {
@@ -369,10 +347,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).diag_embed()), [1.0, 0.0, 0.0, 2.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn diag_embed(self) -> Tensor {
-        let _called = acting("diag_embed");
         let ty = self.ty();
         let Some(&n) = ty.shape.last() else {
             fail_with_help("diag_embed", "`diag_embed` of a scalar".into(), "it takes [.., n]");
@@ -391,10 +367,8 @@ impl Tensor {
 /// # use gradloom_core::{reference::eval, trace::*};
 /// assert_eq!(eval(|| eye(2)), [1.0, 0.0, 0.0, 1.0]);
 /// ```
-#[track_caller]
-#[must_use]
+#[op]
 pub fn eye(n: usize) -> Tensor {
-    let _called = acting("eye");
     super::full(DType::F32, [n], 1.0).diag_embed()
 }
 
@@ -404,10 +378,8 @@ pub fn eye(n: usize) -> Tensor {
 /// # use gradloom_core::{reference::eval, trace::*};
 /// assert_eq!(eval(|| linspace(0.0, 1.0, 3)), [0.0, 0.5, 1.0]);
 /// ```
-#[track_caller]
-#[must_use]
+#[op]
 pub fn linspace(start: f64, end: f64, count: usize) -> Tensor {
-    let _called = acting("linspace");
     if !fits_constants("linspace", count, || "`linspace`".to_string())
         || !is_in_range("linspace", "start", start, Range::Finite)
         || !is_in_range("linspace", "end", end, Range::Finite)
@@ -431,10 +403,8 @@ pub fn linspace(start: f64, end: f64, count: usize) -> Tensor {
 /// let y = eval(|| meshgrid(&[literal(&[1.0, 2.0], [2]), literal(&[3.0, 4.0], [2])])[1]);
 /// assert_eq!(y, [3.0, 4.0, 3.0, 4.0]);
 /// ```
-#[track_caller]
-#[must_use]
+#[op]
 pub fn meshgrid(vectors: &[Tensor]) -> Vec<Tensor> {
-    let _called = acting("meshgrid");
     let extents: Vec<usize> = vectors.iter().map(|vector| vector.shape().elements()).collect();
     let mut grids = Vec::with_capacity(vectors.len());
     for (axis, vector) in vectors.iter().enumerate() {

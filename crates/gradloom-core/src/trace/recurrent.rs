@@ -1,7 +1,7 @@
 //! LSTM and GRU, implemented with [`scan`].
 
 use super::tensor::fail_with_help;
-use super::{Tensor, acting, full, scan, within};
+use super::{Tensor, full, op, scan, within};
 
 /// Weights `[inputs, gates · hidden]` and `[hidden, gates · hidden]` and biases `[gates · hidden]` of a
 /// recurrent function. The gates are adjacent along the last axis.
@@ -107,10 +107,8 @@ impl Tensor {
     /// });
     /// assert_eq!(y, [0.0, 0.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn lstm(self, weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor) -> Tensor {
-        let _called = acting("lstm");
         Gates { weight_ih, weight_hh, bias_ih, bias_hh }.lstm(self, None).0
     }
 
@@ -128,10 +126,8 @@ impl Tensor {
     /// });
     /// assert_eq!(y, [0.0, 0.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn gru(self, weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor) -> Tensor {
-        let _called = acting("gru");
         Gates { weight_ih, weight_hh, bias_ih, bias_hh }.gru(self, None).0
     }
 }

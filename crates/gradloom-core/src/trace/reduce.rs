@@ -1,7 +1,7 @@
 //! Reductions, and functions composed of them.
 
 use super::tensor::{emit, fail, has_floats, placeholder};
-use super::{Tensor, acting};
+use super::{Tensor, op};
 use crate::collections::sort;
 use crate::ir::{ArgReduceOp, DType, OpKind, ReduceOp, Shape};
 
@@ -186,10 +186,8 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).mean()), [2.5]);
     /// ```
     #[doc(alias = "average")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn mean(self) -> Tensor {
-        let _called = acting("mean");
         self.divided_by_count(self.sum(), "mean")
     }
 
@@ -199,10 +197,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).mean_axes(0)), [2.0, 3.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn mean_axes(self, axes: impl Axes) -> Tensor {
-        let _called = acting("mean_axes");
         self.divided_by_count(self.sum_axes(axes), "mean_axes")
     }
 
@@ -212,10 +208,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).mean_keep(-1)), [1.5, 3.5]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn mean_keep(self, axes: impl Axes) -> Tensor {
-        let _called = acting("mean_keep");
         self.divided_by_count(self.sum_keep(axes), "mean_keep")
     }
 
@@ -259,10 +253,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[0.0, 0.0], [2]).softmax(0)), [0.5, 0.5]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn softmax(self, axis: isize) -> Tensor {
-        let _called = acting("softmax");
         if !has_floats("softmax", self) {
             return self;
         }
@@ -276,10 +268,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[7.0], [1]).log_softmax(0)), [0.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn log_softmax(self, axis: isize) -> Tensor {
-        let _called = acting("log_softmax");
         if !has_floats("log_softmax", self) {
             return self;
         }

@@ -1,7 +1,7 @@
 //! Rotary position embedding.
 
 use super::tensor::{constant, fail_with_help, has_floats};
-use super::{Tensor, acting, concat};
+use super::{Tensor, concat, op};
 use crate::decimal::Decimal;
 use crate::float;
 use crate::ir::{DType, Type};
@@ -22,10 +22,8 @@ impl Tensor {
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
     /// assert_eq!(eval(|| full(DType::F32, [1, 2], 3.0).rope(10_000.0)), [3.0, 3.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn rope(self, base: f64) -> Tensor {
-        let _called = acting("rope");
         let shape = self.shape();
         let time = shape[..].iter().rev().nth(1).copied().unwrap_or(0);
         match self.angles("rope", time, base) {
@@ -46,10 +44,8 @@ impl Tensor {
     /// });
     /// assert_eq!(y, [3.0, 3.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn rope_at(self, positions: Tensor, context: usize, base: f64) -> Tensor {
-        let _called = acting("rope_at");
         let positions = positions.counted();
         let (shape, at) = (self.shape(), positions.ty());
         let fits = at.dtype == DType::I32

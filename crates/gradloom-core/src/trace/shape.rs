@@ -4,7 +4,7 @@ use super::bounds::fits_parts;
 use super::extents::Extent;
 use super::reduce::{resolve_axis, resolve_new_axis};
 use super::tensor::{emit, fail, placeholder};
-use super::{Axes, Extents, Span, Tensor, acting};
+use super::{Axes, Extents, Span, Tensor, op};
 use crate::decimal::Decimal;
 use crate::ir::{Number, OpKind, Shape};
 
@@ -75,10 +75,8 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).flatten()), [1.0, 2.0, 3.0, 4.0]);
     /// ```
     #[doc(alias = "ravel")]
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn flatten(self) -> Tensor {
-        let _called = acting("flatten");
         let elements = self.shape().elements();
         self.reshape([elements])
     }
@@ -334,10 +332,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).chunk(0, 2)[1]), [3.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn chunk(self, axis: isize, count: usize) -> Vec<Tensor> {
-        let _called = acting("chunk");
         let shape = self.shape();
         let Some(at) = resolve_axis("chunk", axis, &shape) else { return vec![self] };
         if count == 0 {

@@ -7,7 +7,7 @@ use super::alike::{common_axis, no_loss};
 use super::bounds::{Range, is_in_range};
 use super::reduce::Axes;
 use super::tensor::has_floats;
-use super::{Tensor, acting, iota};
+use super::{Tensor, iota, op};
 use crate::ir::{DType, Shape};
 
 /// Defines the two forms of a reduction that remove axes by the form `$keep`, which keeps them. All forms
@@ -18,19 +18,15 @@ macro_rules! forms {
             $($(#[$doc])*
             ///
             /// Reduces all axes to a tensor of rank 0.
-            #[track_caller]
-            #[must_use]
+            #[op]
             pub fn $all(self, $($number: f64),*) -> Tensor {
-                let _called = acting(stringify!($all));
                 self.$keep(&self.every_axis()[..], $($number),*).reshape(Shape::scalar())
             }
             $(#[$doc])*
             ///
             /// Reduces the given axes, which are removed.
-            #[track_caller]
-            #[must_use]
+            #[op]
             pub fn $some(self, axes: impl Axes, $($number: f64),*) -> Tensor {
-                let _called = acting(stringify!($some));
                 let axes = axes.list();
                 self.$keep(&axes[..], $($number),*).without_axes(&axes)
             })*
@@ -95,10 +91,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).var_keep(-1, 0.0)), [0.25, 0.25]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn var_keep(self, axes: impl Axes, correction: f64) -> Tensor {
-        let _called = acting("var_keep");
         if !has_floats("var", self) || !is_in_range("var", "correction", correction, Range::Finite) {
             return self;
         }
@@ -119,10 +113,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).std_keep(-1, 0.0)), [0.5, 0.5]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn std_keep(self, axes: impl Axes, correction: f64) -> Tensor {
-        let _called = acting("std_keep");
         self.var_keep(axes, correction).root_or_zero()
     }
 
@@ -132,10 +124,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[5.0], [1]).logsumexp_keep(0)), [5.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn logsumexp_keep(self, axes: impl Axes) -> Tensor {
-        let _called = acting("logsumexp_keep");
         let axes = axes.list();
         // Detach the shift, which cancels out. Replace an infinite shift by 0, as infinity minus infinity is
         // NaN.
@@ -153,10 +143,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).norm_keep(1, f64::INFINITY)), [2.0, 4.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn norm_keep(self, axes: impl Axes, p: f64) -> Tensor {
-        let _called = acting("norm_keep");
         if !has_floats("norm", self) {
             return self;
         }
@@ -190,10 +178,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).gt(3.0).any_keep(1)), [0.0, 1.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn any_keep(self, axes: impl Axes) -> Tensor {
-        let _called = acting("any_keep");
         self.cast(DType::Bool).cast(DType::I32).max_keep(axes).gt(0)
     }
 
@@ -203,10 +189,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).gt(3.0).all_keep(1)), [0.0, 0.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn all_keep(self, axes: impl Axes) -> Tensor {
-        let _called = acting("all_keep");
         self.cast(DType::Bool).cast(DType::I32).min_keep(axes).gt(0)
     }
 
@@ -216,10 +200,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[3.0, 4.0], [2]).normalize(0, 1.0, 1e-12) * 7.0), [3.0, 4.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn normalize(self, axis: isize, p: f64, epsilon: f64) -> Tensor {
-        let _called = acting("normalize");
         if !is_in_range("normalize", "epsilon", epsilon, Range::NotNegative) {
             return self;
         }
@@ -236,10 +218,8 @@ impl Tensor {
     /// let y = eval(|| literal(&[1.0, 0.0], [2]).cosine_similarity(literal(&[0.0, 2.0], [2]), 0));
     /// assert_eq!(y, [0.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn cosine_similarity(self, other: Tensor, axis: isize) -> Tensor {
-        let _called = acting("cosine_similarity");
         let Some(axis) = common_axis("cosine_similarity", self, other, axis) else { return no_loss(self) };
         (self.normalize(axis, 2.0, 1e-8) * other.normalize(axis, 2.0, 1e-8)).sum_axes(axis)
     }
@@ -251,10 +231,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).argmax_all()), [3.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn argmax_all(self) -> Tensor {
-        let _called = acting("argmax_all");
         self.flatten().argmax(0)
     }
 
@@ -265,10 +243,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).argmin_all()), [0.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn argmin_all(self) -> Tensor {
-        let _called = acting("argmin_all");
         self.flatten().argmin(0)
     }
 
@@ -278,10 +254,8 @@ impl Tensor {
     /// # use gradloom_core::{reference::eval, trace::*};
     /// assert_eq!(eval(|| literal(&[1.0, 0.0, 2.0], [3]).count_nonzero(0)), [2.0]);
     /// ```
-    #[track_caller]
-    #[must_use]
+    #[op]
     pub fn count_nonzero(self, axes: impl Axes) -> Tensor {
-        let _called = acting("count_nonzero");
         self.cast(DType::Bool).cast(DType::I32).sum_axes(axes)
     }
 
