@@ -2,7 +2,7 @@
 
 use super::{Module, State};
 use crate::ir::{DType, Shape};
-use crate::trace::{AttentionOptions, Tensor, fail_with_help, full, within};
+use crate::trace::{AttentionOptions, Tensor, full, refused, within};
 
 /// A buffer for the keys and values of one attention layer, which persists between runs and is updated in
 /// place.
@@ -102,8 +102,7 @@ pub fn attend_to_new(
         let shape = tensor.shape();
         if shape.rank() != 4 {
             let message = format!("attention to new positions: the {name} are {shape}");
-            fail_with_help("attend_to_new", message, "they are [batch, heads, time, depth]");
-            return queries;
+            return refused("attend_to_new", message, "they are [batch, heads, time, depth]", queries);
         }
     }
     let ([batch, heads, time, depth], key_heads) = (queries.dims(), keys.shape()[1]);

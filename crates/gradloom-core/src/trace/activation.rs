@@ -1,7 +1,7 @@
 //! Activation functions, with PyTorch's gradients at their kinks.
 
 use super::bounds::{Range, is_in_range};
-use super::tensor::{fail_with_help, has_floats};
+use super::tensor::{has_floats, refused};
 use super::{Operand, Tensor, op};
 use crate::ir::Shape;
 
@@ -163,8 +163,7 @@ impl Tensor {
                     Some(n) => format!("there is one weight, or one for each channel, axis 1: [{n}]"),
                     None => "without channels, [batch, channels, ..], there is one weight".to_string(),
                 };
-                fail_with_help("prelu", format!("`prelu` of {shape} with weights {own}"), &help);
-                return self;
+                return refused("prelu", format!("`prelu` of {shape} with weights {own}"), help, self);
             }
         };
         // Multiply the weight by 0 where `x` is above 0, so that these elements do not contribute to its
@@ -303,12 +302,8 @@ impl Tensor {
         let Some(at) = super::reduce::resolve_axis("glu", axis, &shape) else { return self };
         if !shape[at].is_multiple_of(2) {
             let message = format!("`glu` of {shape}: axis {axis} has {} elements, an odd number", shape[at]);
-            fail_with_help(
-                "glu",
-                message,
-                "one half of the axis gates the other, so the extent must be even",
-            );
-            return self;
+            let help = "one half of the axis gates the other, so the extent must be even";
+            return refused("glu", message, help, self);
         }
         let (half, at) = (shape[at] / 2, at as isize);
         self.slice(at, 0..half) * self.slice(at, half..2 * half).sigmoid()

@@ -5,7 +5,7 @@
 //! suggests how to make them match. Invariant: accepted tensors yield one term for each prediction.
 
 use super::reduce::resolve_axis;
-use super::tensor::{fail_with_help, placeholder};
+use super::tensor::{fail, placeholder, refused};
 use super::{Operand, Tensor};
 use crate::ir::{DType, Shape};
 
@@ -37,8 +37,7 @@ pub(super) fn are_alike(token: &str, names: [&str; 2], first: Tensor, second: Te
         true => format!("`{token}` of {one} {a} and {other} {b}: the shapes differ"),
         false => format!("`{token}` of {one} {first} and {other} {second}: the shapes and the dtypes differ"),
     };
-    fail_with_help(token, message, &remedy(names, &a, &b));
-    false
+    refused(token, message, remedy(names, &a, &b), false)
 }
 
 /// Suggests how to give two tensors the same shape.
@@ -77,7 +76,7 @@ pub(super) fn is_within(token: &str, x: Tensor, name: &str, part: Tensor) -> boo
     if !fits {
         let message = format!("`{token}` of {whole} with a {name} {own}");
         let help = format!("from the right, the extents of the {name} are those of {whole}, or 1");
-        fail_with_help(token, message, &help);
+        fail(token, message, help);
     }
     fits
 }
@@ -88,8 +87,7 @@ pub(super) fn is_within(token: &str, x: Tensor, name: &str, part: Tensor) -> boo
 pub(super) fn is_one_per_row(token: &str, [one, other]: [&str; 2], rows: Tensor, numbers: Tensor) -> bool {
     let (shape, own) = (rows.shape(), numbers.shape());
     let Some((_, lead)) = shape.split_last() else {
-        fail_with_help(token, format!("`{token}` of {one} {shape}"), "they are [.., width]");
-        return false;
+        return refused(token, format!("`{token}` of {one} {shape}"), "they are [.., width]", false);
     };
     let fits = own.rank() == 0 || own[..] == *lead;
     if !fits {
@@ -99,7 +97,7 @@ pub(super) fn is_one_per_row(token: &str, [one, other]: [&str; 2], rows: Tensor,
             Some(axis) => format!("`.squeeze({axis})` on the {other} gives them the shape {lead}"),
             None => format!("the {other} are {lead}"),
         };
-        fail_with_help(token, message, &help);
+        fail(token, message, help);
     }
     fits
 }
@@ -112,15 +110,14 @@ pub(super) fn common_axis(token: &str, first: Tensor, second: Tensor, axis: isiz
     let (a, b) = (first.shape(), second.shape());
     let Some(common) = a.broadcast(&b) else {
         let message = format!("`{token}` of {a} and {b}: the shapes do not broadcast");
-        fail_with_help(token, message, "from the right, extents are equal or 1");
-        return None;
+        return refused(token, message, "from the right, extents are equal or 1", None);
     };
     let from_last = common.rank() - resolve_axis(token, axis, &common)?;
     let extent = |shape: &Shape| shape.rank().checked_sub(from_last).map(|axis| shape[axis]);
     if extent(&a).is_none() || extent(&a) != extent(&b) {
         let message = format!("`{token}` of {a} and {b} along axis {axis}: the extents differ");
-        fail_with_help(token, message, "the axis has the same extent in both; the other axes broadcast");
-        return None;
+        let help = "the axis has the same extent in both; the other axes broadcast";
+        return refused(token, message, help, None);
     }
     Some(-(from_last as isize))
 }

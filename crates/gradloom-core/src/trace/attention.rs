@@ -3,7 +3,7 @@
 
 use super::bounds::{Range, is_in_range};
 use super::random::bits;
-use super::tensor::{emit_all, fail, full, placeholder};
+use super::tensor::{emit_all, fail, full, placeholder, refused};
 use super::{Tensor, iota, is_training, op};
 use crate::ir::{AttentionSpec, BinaryFraction, DType, OpKind, Shape};
 
@@ -134,33 +134,27 @@ impl Tensor {
         options: AttentionOptions,
     ) -> (Tensor, Tensor) {
         let shape = self.shape();
+        let zeros = |sums| (placeholder(DType::F32, shape.clone()), placeholder(DType::F32, sums));
         if shape.rank() != 4 {
-            fail(
-                "attention",
-                format!("`attention`: q is {shape}"),
-                Some("q, k and v are [batch, heads, length, depth]".into()),
-            );
-            return (placeholder(DType::F32, shape.clone()), placeholder(DType::F32, shape));
+            let help = "q, k and v are [batch, heads, length, depth]";
+            return refused("attention", format!("`attention`: q is {shape}"), help, zeros(shape.clone()));
         }
+        let rows = shape.without(&[3]);
         let scale = options.scale.unwrap_or(1.0);
         if !is_in_range("attention", "scale", scale, Range::Finite)
             || !is_in_range("attention", "probability of dropout", options.dropout, Range::Part)
         {
-            return (placeholder(DType::F32, shape.clone()), placeholder(DType::F32, shape.without(&[3])));
+            return zeros(rows);
         }
         if options.window == Some(0) {
-            let message = "`attention` with a window of 0 positions".to_string();
-            fail("attention", message, Some("a window has at least 1: a query's own position".into()));
-            return (placeholder(DType::F32, shape.clone()), placeholder(DType::F32, shape.without(&[3])));
+            let message = "`attention` with a window of 0 positions";
+            let help = "a window has at least 1: a query's own position";
+            return refused("attention", message, help, zeros(rows));
         }
         if options.block_table.is_some() && options.dropout != 0.0 && is_training() {
-            let message = "`attention` over a block table with dropout".to_string();
-            fail(
-                "attention",
-                message,
-                Some("leave one of them out: a table is of a cache, without training".into()),
-            );
-            return (placeholder(DType::F32, shape.clone()), placeholder(DType::F32, shape.without(&[3])));
+            let message = "`attention` over a block table with dropout";
+            let help = "leave one of them out: a table is of a cache, without training";
+            return refused("attention", message, help, zeros(rows));
         }
         if options.scores.are_kept() {
             return self.attention_of_scores(keys, values, options);
@@ -192,7 +186,7 @@ impl Tensor {
         options: AttentionOptions,
     ) -> (Tensor, Tensor) {
         let wrong = |message: String, help: &str| {
-            fail("attention", message, Some(help.into()));
+            fail("attention", message, help);
             (self, self.sum_axes(-1))
         };
         let (q, k, v) = (self.shape(), keys.shape(), values.shape());

@@ -2,7 +2,7 @@
 
 use super::open_block::OpenBlock;
 use super::scope::{Frame, Scope, with_scope};
-use super::tensor::fail;
+use super::tensor::{fail, refused};
 use super::{Tensor, within};
 use crate::error::{Error, ErrorKind};
 use crate::ir::{Definition, OpKind, Origin, Type, ValueId};
@@ -221,12 +221,8 @@ impl OpenScan {
         let caller = Origin::caller();
         for stack in stacks {
             if stack.shape().first() != Some(&trip) {
-                fail(
-                    "scan",
-                    format!("`scan` of {trip} steps over a stacked tensor {}", stack.shape()),
-                    Some(format!("its first axis must have extent {trip}")),
-                );
-                return None;
+                let message = format!("`scan` of {trip} steps over a stacked tensor {}", stack.shape());
+                return refused("scan", message, format!("its first axis must have extent {trip}"), None);
             }
         }
         let slice = |ty: Type| Type::new(ty.dtype, &ty.shape[1..]);
@@ -245,12 +241,9 @@ impl OpenScan {
         let Self { open, caller, trip, initial, stacks, params } = self;
         for (i, (before, after)) in params.iter().zip(carried_out).enumerate() {
             if *before != after.ty() {
-                let help = Some("a carried tensor keeps its dtype and shape".into());
-                fail(
-                    "scan",
-                    format!("`scan`: carried tensor {i} enters as {before} and leaves as {}", after.ty()),
-                    help,
-                );
+                let message =
+                    format!("`scan`: carried tensor {i} enters as {before} and leaves as {}", after.ty());
+                fail("scan", message, "a carried tensor keeps its dtype and shape");
                 with_scope(|scope| open.close(scope, Vec::new()));
                 return None;
             }

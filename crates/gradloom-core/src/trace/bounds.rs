@@ -5,7 +5,7 @@
 //! trace that names it. Invariant: an accepted call takes less than a second and a gigabyte. The extents of
 //! values have separate bounds, see `verify/extents.rs`.
 
-use super::tensor::fail_with_help;
+use super::tensor::fail;
 use crate::decimal::Decimal;
 
 /// Maximum number of elements in the constants of one call.
@@ -22,7 +22,7 @@ pub(super) fn fits_constants(token: &str, count: usize, call: impl FnOnce() -> S
     let fits = count <= MOST_NUMBERS;
     if !fits {
         let message = format!("{}: {count} numbers, as constants of the program", call());
-        fail_with_help(token, message, &format!("{MOST_NUMBERS} are the most: take fewer elements"));
+        fail(token, message, format!("{MOST_NUMBERS} are the most: take fewer elements"));
     }
     fits
 }
@@ -34,7 +34,7 @@ pub(super) fn fits_parts(token: &str, count: usize, call: impl FnOnce() -> Strin
     let fits = count <= MOST_PARTS;
     if !fits {
         let message = format!("{}: {count} parts, each with ops of its own", call());
-        fail_with_help(token, message, &format!("{MOST_PARTS} are the most: take fewer"));
+        fail(token, message, format!("{MOST_PARTS} are the most: take fewer"));
     }
     fits
 }
@@ -84,7 +84,7 @@ pub(crate) fn is_in_range(token: &str, name: &str, number: f64, range: Range) ->
     let holds = range.holds(number);
     if !holds {
         let message = format!("`{token}`: the {name} is {}", Decimal::from(number));
-        fail_with_help(token, message, &format!("the {name} {}", range.text()));
+        fail(token, message, format!("the {name} {}", range.text()));
     }
     holds
 }

@@ -1,6 +1,6 @@
 //! Causal masks over pairs of positions: a query attends to the keys up to and including its own position.
 
-use super::tensor::fail_with_help;
+use super::tensor::refused;
 use super::{Tensor, iota, op};
 use crate::ir::{DType, Shape};
 
@@ -48,8 +48,7 @@ impl Tensor {
             }
             _ => {
                 let help = "the last two axes are queries and keys, equally many";
-                fail_with_help(token, format!("`{token}` of {shape}"), help);
-                None
+                refused(token, format!("`{token}` of {shape}"), help, None)
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Convolutions over the last axes.
 
 use super::bounds::fits_parts;
-use super::tensor::{emit, fail_with_help, has_floats, placeholder};
+use super::tensor::{emit, has_floats, placeholder, refused};
 use super::{Tensor, acting};
 use crate::ir::{ConvSpec, DType, Number, OpKind, Shape};
 
@@ -99,8 +99,7 @@ pub(super) fn per_axis(
         all if all.len() == axes => Some(all.to_vec()),
         all => {
             let message = format!("`{token}`: the {what} {all:?} is not one for each of {axes} spatial axes");
-            fail_with_help(token, message, "give one number, or one for each axis");
-            None
+            refused(token, message, "give one number, or one for each axis", None)
         }
     }
 }
@@ -226,8 +225,7 @@ impl Tensor {
             let message = format!("`{token}` of {x} with weights {w} in {groups} groups");
             let help = "x is [batch, channels, S..], the weights [channels, outputs / groups, K..]; stride and \
                         dilation are at least 1, and the output padding is less than one of them";
-            fail_with_help(token, message, help);
-            return self;
+            return refused(token, message, help, self);
         }
         if !has_floats(token, self) {
             return self;
@@ -245,16 +243,14 @@ impl Tensor {
                      larger than any memory",
                     stride[i], dilation[i]
                 );
-                fail_with_help(token, message, "make the stride or the dilation smaller");
-                return self;
+                return refused(token, message, "make the stride or the dilation smaller", self);
             };
             interior[axis] = stride[i] - 1;
             let wanted = whole.saturating_sub(padding[i].saturating_mul(2));
             if wanted == 0 {
                 let message =
                     format!("`{token}` of {x} with weights {w}: a padding of {} leaves nothing", padding[i]);
-                fail_with_help(token, message, "make the padding smaller");
-                return self;
+                return refused(token, message, "make the padding smaller", self);
             }
             (low[axis], start[axis]) = (reach.saturating_sub(padding[i]), padding[i].saturating_sub(reach));
             limit[axis] = start[axis] + wanted + reach;
@@ -296,8 +292,7 @@ impl Tensor {
                 "`{token}` of {shape}: windows of {size:?} every {step:?}, with a padding of {padding:?}"
             );
             let help = "windows fit into the padded input, and the padding is at most half a window";
-            fail_with_help(token, message, help);
-            return None;
+            return refused(token, message, help, None);
         };
         let count = size.iter().fold(1usize, |count, &n| count.saturating_mul(n));
         let call = || format!("`{token}` of {shape}: windows of {size:?}");

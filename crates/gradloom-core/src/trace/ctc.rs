@@ -5,7 +5,7 @@
 //! total probability of all alignments. Invariant: intermediate values and gradients are finite where the
 //! log-probabilities are finite or `-inf`.
 
-use super::tensor::{fail_with_help, has_floats, placeholder};
+use super::tensor::{has_floats, placeholder, refused};
 use super::{Tensor, iota, op, scan};
 use crate::ir::{DType, Type};
 
@@ -119,15 +119,14 @@ impl Tensor {
             );
             let help = "log-probabilities are [times, batch, classes], targets [batch, labels], both lengths \
                         [batch], of i32, i64 or u8";
-            fail_with_help("ctc_loss", message, help);
-            return placeholder(dtype, [batch]);
+            return refused("ctc_loss", message, help, placeholder(dtype, [batch]));
         }
         let [times, _, classes] = self.dims();
         let CtcOptions { blank, zero_infinity } = options;
         if !usize::try_from(blank).is_ok_and(|blank| blank < classes) {
             let message = format!("`ctc_loss` with the blank {blank} of {shape}");
-            fail_with_help("ctc_loss", message, &format!("it is a class, from 0 to {}", classes.max(1) - 1));
-            return placeholder(dtype, [batch]);
+            let help = format!("it is a class, from 0 to {}", classes.max(1) - 1);
+            return refused("ctc_loss", message, help, placeholder(dtype, [batch]));
         }
         // The sequence of states: a blank, a label, a blank, .. and a final blank. Padding of the targets may
         // be any number, so replace it by the blank.

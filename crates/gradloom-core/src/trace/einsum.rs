@@ -1,7 +1,7 @@
 //! Dot and outer products, and contractions over chosen or named axes.
 
 use super::reduce::resolve_axis;
-use super::tensor::{emit, fail_with_help};
+use super::tensor::{emit, fail, refused};
 use super::{Axes, Operand, Tensor, op};
 use crate::ir::{DotAxes, OpKind, Shape};
 
@@ -17,7 +17,7 @@ impl Tensor {
         let right = right.tensor(self);
         if self.rank() != 1 || right.rank() != 1 {
             let message = format!("`dot` of {} and {}", self.shape(), right.shape());
-            fail_with_help("dot", message, "both are vectors; `matmul` multiplies matrices");
+            fail("dot", message, "both are vectors; `matmul` multiplies matrices");
             return self.sum();
         }
         self.matmul(right)
@@ -36,8 +36,7 @@ impl Tensor {
         let right = right.tensor(self);
         if self.rank() != 1 || right.rank() != 1 {
             let message = format!("`outer` of {} and {}", self.shape(), right.shape());
-            fail_with_help("outer", message, "both are vectors");
-            return self;
+            return refused("outer", message, "both are vectors", self);
         }
         self.unsqueeze(1) * right.unsqueeze(0)
     }
@@ -76,8 +75,8 @@ impl Tensor {
             && !repeats(&axes.rhs_contract);
         if !pairs {
             let message = format!("`tensordot` of {a} along {left:?} and {b} along {right:?}");
-            fail_with_help("tensordot", message, "the axes come in pairs of the same extent, each axis once");
-            return self;
+            let help = "the axes come in pairs of the same extent, each axis once";
+            return refused("tensordot", message, help, self);
         }
         emit(OpKind::Dot(axes), &[self, other], "tensordot")
     }
@@ -99,8 +98,8 @@ pub fn einsum(spec: &str, operands: &[Tensor]) -> Tensor {
     let (terms, result) = match parsed {
         Ok(parsed) => parsed,
         Err((message, help)) => {
-            fail_with_help("einsum", format!("`einsum` of \"{spec}\": {message}"), help);
-            return super::tensor::placeholder(crate::ir::DType::F32, Shape::scalar());
+            let none = super::tensor::placeholder(crate::ir::DType::F32, Shape::scalar());
+            return refused("einsum", format!("`einsum` of \"{spec}\": {message}"), help, none);
         }
     };
     let mut rest: Vec<Term> = Vec::with_capacity(terms.len());

@@ -1,6 +1,6 @@
 //! Splitting of rows into attention heads, and merging of heads into rows.
 
-use super::tensor::{fail_with_help, placeholder};
+use super::tensor::{placeholder, refused};
 use super::{AttentionOptions, Tensor, op};
 use crate::ir::{DType, Shape};
 
@@ -15,14 +15,13 @@ impl Tensor {
     pub fn split_heads(self, heads: usize) -> Tensor {
         let shape = self.shape();
         let [lead @ .., time, width] = &shape[..] else {
-            fail_with_help("split_heads", format!("`split_heads` of {shape}"), "it takes [.., time, width]");
-            return self;
+            let help = "it takes [.., time, width]";
+            return refused("split_heads", format!("`split_heads` of {shape}"), help, self);
         };
         if heads == 0 || !width.is_multiple_of(heads) {
             let message =
                 format!("`split_heads`: the last axis of {shape} does not divide into {heads} heads");
-            fail_with_help("split_heads", message, "the width must be a multiple of the heads");
-            return self;
+            return refused("split_heads", message, "the width must be a multiple of the heads", self);
         }
         self.reshape([lead, &[*time, heads, width / heads]].concat()).transpose(-2, -3)
     }
@@ -40,8 +39,7 @@ impl Tensor {
         let shape = self.shape();
         let [lead @ .., heads, time, depth] = &shape[..] else {
             let help = "it takes [.., heads, time, depth]";
-            fail_with_help("merge_heads", format!("`merge_heads` of {shape}"), help);
-            return self;
+            return refused("merge_heads", format!("`merge_heads` of {shape}"), help, self);
         };
         self.transpose(-2, -3).reshape([lead, &[*time, heads.saturating_mul(*depth)]].concat())
     }
@@ -68,8 +66,7 @@ impl Tensor {
         if shape.rank() != 3 || heads == 0 || !shape[2].is_multiple_of(heads.saturating_mul(3)) {
             let message = format!("`{token}` of {shape} with {heads} heads");
             let help = "it takes [batch, time, 3 width], with a width that is a multiple of the heads";
-            fail_with_help(token, message, help);
-            return [placeholder(DType::F32, Shape::from([1; 4])); 3];
+            return refused(token, message, help, [placeholder(DType::F32, Shape::from([1; 4])); 3]);
         }
         let width = shape[2] / 3;
         let mut parts = [self; 3];

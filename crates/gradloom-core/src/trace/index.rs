@@ -2,7 +2,7 @@
 //! otherwise, an index out of range is a trap: the step fails with an error and changes nothing.
 
 use super::reduce::resolve_axis;
-use super::tensor::{emit, fail, fail_with_help, placeholder};
+use super::tensor::{emit, placeholder, refused};
 use super::{Tensor, acting, op};
 use crate::ir::{DType, OpKind, ScatterOp, Shape};
 
@@ -24,8 +24,7 @@ impl Tensor {
     #[must_use]
     pub fn gather_rows(self, index: Tensor) -> Tensor {
         if self.rank() == 0 {
-            fail_with_help("gather_rows", "`gather_rows` of a scalar".into(), "the table is [rows, ..]");
-            return self;
+            return refused("gather_rows", "`gather_rows` of a scalar", "the table is [rows, ..]", self);
         }
         emit(OpKind::Gather { batch: 0 }, &[self, index], "gather_rows")
     }
@@ -47,15 +46,12 @@ impl Tensor {
     pub fn take_last(self, index: Tensor) -> Tensor {
         let (shape, wanted) = (self.shape(), index.shape());
         if shape.rank() == 0 || shape[..shape.rank() - 1] != wanted[..] {
-            fail(
-                "take_last",
-                format!("`take_last` of {shape}: the index is {wanted}"),
-                Some(match shape.rank() {
-                    0 => "it takes one element of each last axis, and a scalar has none".to_string(),
-                    rank => format!("the index must be i32{}", Shape::from(&shape[..rank - 1])),
-                }),
-            );
-            return placeholder(self.dtype(), wanted);
+            let message = format!("`take_last` of {shape}: the index is {wanted}");
+            let help = match shape.rank() {
+                0 => "it takes one element of each last axis, and a scalar has none".to_string(),
+                rank => format!("the index must be i32{}", Shape::from(&shape[..rank - 1])),
+            };
+            return refused("take_last", message, help, placeholder(self.dtype(), wanted));
         }
         emit(OpKind::Gather { batch: wanted.rank() }, &[self, index], "take_last")
     }
@@ -83,12 +79,10 @@ impl Tensor {
         let Some(at) = resolve_axis("take_along_axis", axis, &ty.shape) else { return self };
         let same_rank = picks.shape.rank() == ty.shape.rank();
         if !same_rank || picks.shape.without(&[at]) != ty.shape.without(&[at]) || picks.dtype != DType::I32 {
-            fail_with_help(
-                "take_along_axis",
-                format!("`take_along_axis` of {} along axis {axis} with an index {picks}", ty.shape),
-                &format!("the index is i32, and has the extents of {} except along the axis", ty.shape),
-            );
-            return placeholder(ty.dtype, picks.shape);
+            let message =
+                format!("`take_along_axis` of {} along axis {axis} with an index {picks}", ty.shape);
+            let help = format!("the index is i32, and has the extents of {} except along the axis", ty.shape);
+            return refused("take_along_axis", message, help, placeholder(ty.dtype, picks.shape));
         }
         let (rows, index) = (self.transpose(at as isize, -1), index.transpose(at as isize, -1));
         let batch = ty.shape.rank() - 1;
@@ -113,8 +107,7 @@ impl Tensor {
         let Some(at) = resolve_axis("index_select", axis, &shape) else { return self };
         if picks.shape.rank() != 1 || picks.dtype != DType::I32 {
             let message = format!("`index_select` of {shape} with an index {picks}");
-            fail_with_help("index_select", message, "the index is an i32 vector");
-            return self;
+            return refused("index_select", message, "the index is an i32 vector", self);
         }
         let at = at as isize;
         emit(OpKind::Gather { batch: 0 }, &[self.transpose(0, at), index], "index_select").transpose(0, at)
@@ -170,15 +163,12 @@ impl Tensor {
             && put.shape.rank() == ty.shape.rank()
             && put.shape.without(&[at]) == ty.shape.without(&[at]);
         if !fits {
-            fail_with_help(
-                token,
-                format!("`{token}` to {ty} along axis {axis} of {put} at an index {picks}"),
-                &format!(
-                    "index (i32) and updates have one shape, with the extents of {} except along the axis",
-                    ty.shape
-                ),
+            let message = format!("`{token}` to {ty} along axis {axis} of {put} at an index {picks}");
+            let help = format!(
+                "index (i32) and updates have one shape, with the extents of {} except along the axis",
+                ty.shape
             );
-            return self;
+            return refused(token, message, help, self);
         }
         let at = at as isize;
         let operands = [self, index, updates].map(|x| x.transpose(at, -1));
@@ -295,13 +285,13 @@ impl Tensor {
     #[must_use]
     pub fn one_hot(self, depth: usize) -> Tensor {
         let (given, index) = (self.ty(), self.counted());
+        let shape = [&given.shape[..], &[depth]].concat();
         if index.dtype() != DType::I32 {
             let message = format!("`one_hot` of {given}: class numbers are i32, i64 or u8");
-            fail_with_help("one_hot", message, "convert them with .cast(DType::I32)");
-            return placeholder(DType::F32, [&given.shape[..], &[depth]].concat());
+            let help = "convert them with .cast(DType::I32)";
+            return refused("one_hot", message, help, placeholder(DType::F32, shape));
         }
         let _called = acting("one_hot");
-        let shape = [&given.shape[..], &[depth]].concat();
         let positions = super::iota(DType::I32, shape, -1);
         positions.eq(index.unsqueeze(-1)).cast(DType::F32)
     }

@@ -1,7 +1,7 @@
 //! Joining several tensors into one.
 
 use super::reduce::{resolve_axis, resolve_new_axis};
-use super::tensor::{emit, fail, fail_with_help, placeholder};
+use super::tensor::{emit, placeholder, refused};
 use super::{Tensor, op};
 use crate::ir::{DType, OpKind, Shape, cast_help};
 
@@ -16,8 +16,8 @@ use crate::ir::{DType, OpKind, Shape, cast_help};
 #[must_use]
 pub fn concat(axis: isize, parts: &[Tensor]) -> Tensor {
     let Some(first) = parts.first() else {
-        fail("concat", "`concat` of no tensors", Some("give at least one".into()));
-        return placeholder(DType::F32, Shape::scalar());
+        let help = "give at least one";
+        return refused("concat", "`concat` of no tensors", help, placeholder(DType::F32, Shape::scalar()));
     };
     let ty = first.ty();
     let Some(at) = resolve_axis("concat", axis, &ty.shape) else { return *first };
@@ -26,18 +26,13 @@ pub fn concat(axis: isize, parts: &[Tensor]) -> Tensor {
         let other = part.ty();
         if other.dtype != ty.dtype {
             let message = format!("`concat` of {ty} and {other}: the dtypes differ");
-            fail("concat", message, Some(cast_help(ty.dtype, other.dtype)));
-            return *first;
+            return refused("concat", message, cast_help(ty.dtype, other.dtype), *first);
         }
         let same = |shape: &Shape| (shape.rank(), shape.without(&[at]));
         if same(&other.shape) != same(&ty.shape) {
             let message = format!("`concat` of {} and {} along axis {axis}", ty.shape, other.shape);
-            fail_with_help(
-                "concat",
-                message,
-                "only the extents of this axis may differ; `stack` joins along a new axis",
-            );
-            return *first;
+            let help = "only the extents of this axis may differ; `stack` joins along a new axis";
+            return refused("concat", message, help, *first);
         }
     }
     emit(OpKind::Concat { axis: at }, parts, "concat")
@@ -55,8 +50,8 @@ pub fn concat(axis: isize, parts: &[Tensor]) -> Tensor {
 #[op]
 pub fn stack(axis: isize, parts: &[Tensor]) -> Tensor {
     let Some(first) = parts.first() else {
-        fail_with_help("stack", "`stack` of no tensors".into(), "give at least one");
-        return placeholder(DType::F32, Shape::scalar());
+        let help = "give at least one";
+        return refused("stack", "`stack` of no tensors", help, placeholder(DType::F32, Shape::scalar()));
     };
     let ty = first.ty();
     let Some(at) = resolve_new_axis("stack", axis, &ty.shape) else { return *first };
@@ -65,12 +60,8 @@ pub fn stack(axis: isize, parts: &[Tensor]) -> Tensor {
     for part in parts {
         let other = part.ty();
         if other != ty {
-            fail_with_help(
-                "stack",
-                format!("`stack` of {ty} and {other}: the dtypes and shapes must be the same"),
-                "`concat` joins along an axis that the tensors have",
-            );
-            return *first;
+            let message = format!("`stack` of {ty} and {other}: the dtypes and shapes must be the same");
+            return refused("stack", message, "`concat` joins along an axis that the tensors have", *first);
         }
         rows.push(part.unsqueeze(at as isize));
     }

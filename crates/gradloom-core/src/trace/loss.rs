@@ -1,7 +1,7 @@
 //! Cross-entropy, and gradients inside a trace.
 
 use super::scope::with_scope;
-use super::tensor::{fail, placeholder};
+use super::tensor::{placeholder, refused};
 use super::{Tensor, TensorGroup, op};
 use crate::error::{Error, ErrorKind};
 use crate::ir::{DType, Origin, Shape, ValueId};
@@ -50,18 +50,15 @@ impl Tensor {
                 _ => false,
             };
         if !fits {
-            fail(
-                "cross_entropy_rows",
-                format!("`cross_entropy_rows` of logits {shape} with targets {given}"),
-                Some(match shape.rank() {
-                    0 => "logits are [.., classes]".to_string(),
-                    _ => format!(
-                        "targets are i32{lead} (class numbers) or {}{shape} (rows of probabilities)",
-                        self.dtype()
-                    ),
-                }),
-            );
-            return placeholder(DType::F32, lead);
+            let message = format!("`cross_entropy_rows` of logits {shape} with targets {given}");
+            let help = match shape.rank() {
+                0 => "logits are [.., classes]".to_string(),
+                _ => format!(
+                    "targets are i32{lead} (class numbers) or {}{shape} (rows of probabilities)",
+                    self.dtype()
+                ),
+            };
+            return refused("cross_entropy_rows", message, help, placeholder(DType::F32, lead));
         }
         let (logits, dtype) = (self.cast(DType::F32), self.dtype());
         let shift = logits.max_keep(-1).detach();

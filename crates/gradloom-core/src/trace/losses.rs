@@ -5,7 +5,7 @@
 
 use super::alike::{are_alike, are_targets, is_one_per_row, no_loss};
 use super::bounds::{Range, is_in_range};
-use super::tensor::{fail_with_help, full};
+use super::tensor::{full, refused};
 use super::{Operand, Tensor, op};
 use crate::ir::{DType, Shape};
 
@@ -69,8 +69,8 @@ impl Tensor {
         let classes = logits.last().copied().unwrap_or(0);
         if logits.rank() == 0 || wanted.dtype != DType::I32 || wanted.shape != lead {
             let message = format!("`cross_entropy_with` of logits {logits} with targets {wanted}");
-            fail_with_help("cross_entropy_with", message, &format!("targets are i32{lead}, class numbers"));
-            return self;
+            let help = format!("targets are i32{lead}, class numbers");
+            return refused("cross_entropy_with", message, help, self);
         }
         if !is_in_range("cross_entropy_with", "label smoothing", smoothing, Range::Part) {
             return self;
@@ -79,12 +79,8 @@ impl Tensor {
             && (weights.dtype != self.dtype() || weights.shape != Shape::from([classes]))
         {
             let message = format!("`cross_entropy_with` of logits {logits} with weights {weights}");
-            fail_with_help(
-                "cross_entropy_with",
-                message,
-                &format!("weights are {}[{classes}]", self.dtype()),
-            );
-            return self;
+            let help = format!("weights are {}[{classes}]", self.dtype());
+            return refused("cross_entropy_with", message, help, self);
         }
         let counts = ignore_index.map(|index| targets.ne(index));
         // Replace ignored targets by class 0, so that the index is in range.

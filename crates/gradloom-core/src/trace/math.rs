@@ -365,12 +365,10 @@ impl Tensor {
     fn one_of(self, yes: Tensor, no: Tensor) -> Tensor {
         let Some((yes, no)) = unify("select", yes, no) else { return yes };
         let Some(shape) = self.shape().broadcast(&yes.shape()) else {
-            super::tensor::fail(
-                "select",
-                format!("`select` by {} of {}: the shapes do not broadcast", self.shape(), yes.shape()),
-                Some("condition and branches broadcast together, from the right".into()),
-            );
-            return yes;
+            let message =
+                format!("`select` by {} of {}: the shapes do not broadcast", self.shape(), yes.shape());
+            let help = "condition and branches broadcast together, from the right";
+            return super::tensor::refused("select", message, help, yes);
         };
         let operands =
             [self.broadcast_to(shape.clone()), yes.broadcast_to(shape.clone()), no.broadcast_to(shape)];
@@ -436,7 +434,7 @@ impl Tensor {
         });
         if let Some(number) = too_large {
             let message = format!("{number} in a constant of i64, which takes part in ops as i32");
-            super::tensor::fail_with_help("", message, "keep it below 2^31, or use f32");
+            super::tensor::fail("", message, "keep it below 2^31, or use f32");
         }
         too_large.is_none()
     }

@@ -1,6 +1,6 @@
 //! Matrix products.
 
-use super::tensor::{emit, fail, placeholder};
+use super::tensor::{emit, placeholder, refused};
 use super::{Operand, Tensor};
 use crate::ir::{DType, DotAxes, OpKind, Shape};
 
@@ -28,12 +28,8 @@ impl Tensor {
         let (a, b) = (self.shape(), right.shape());
         let (ra, rb) = (a.rank(), b.rank());
         if ra == 0 || rb == 0 {
-            fail(
-                "matmul",
-                format!("`matmul` of {a} and {b}: a scalar has no axis to sum over"),
-                Some("multiply with `*`".into()),
-            );
-            return self;
+            let message = format!("`matmul` of {a} and {b}: a scalar has no axis to sum over");
+            return refused("matmul", message, "multiply with `*`", self);
         }
         let (k_left, k_right) = (a[ra - 1], b[rb.saturating_sub(2)]);
         let rows = if ra > 1 { vec![a[ra - 2]] } else { vec![] };
@@ -41,18 +37,17 @@ impl Tensor {
         let batch = Shape::from(&a[..ra.saturating_sub(2)]).broadcast(&b[..rb.saturating_sub(2)].into());
         let shape = |batch: &Shape| [&batch[..], &rows, &columns].concat();
         if k_left != k_right {
-            fail(
+            return refused(
                 "matmul",
                 format!("`matmul` of {a} and {b}: the inner extents {k_left} and {k_right} differ"),
                 inner_help(&a, &b),
+                placeholder(DType::F32, shape(&batch.unwrap_or_default())),
             );
-            return placeholder(DType::F32, shape(&batch.unwrap_or_default()));
         }
         let Some(batch) = batch else {
             let help = "before the last two axes, extents are equal or 1, counted from the right";
             let message = format!("`matmul` of {a} and {b}: the leading axes do not broadcast");
-            fail("matmul", message, Some(help.into()));
-            return placeholder(DType::F32, shape(&a[..ra - 2].into()));
+            return refused("matmul", message, help, placeholder(DType::F32, shape(&a[..ra - 2].into())));
         };
         // If all left matrices share one right matrix, emit a single product of all their rows, without a
         // batch axis.
@@ -96,10 +91,10 @@ impl Tensor {
     }
 }
 
-fn inner_help(a: &Shape, b: &Shape) -> Option<String> {
+fn inner_help(a: &Shape, b: &Shape) -> String {
     let (k, rb) = (a[a.rank() - 1], b.rank());
     if rb >= 2 && b[rb - 1] == k {
-        return Some("the right operand would fit transposed: `.transpose(-2, -1)`".into());
+        return "the right operand would fit transposed: `.transpose(-2, -1)`".into();
     }
-    Some(format!("the right operand needs {k} rows: [.., {k}, N]"))
+    format!("the right operand needs {k} rows: [.., {k}, N]")
 }

@@ -63,4 +63,4 @@ pub(crate) use scope::with_scope;
 pub use scope::{Recording, Traced, is_training, trace};
 pub use table::{ParamTable, ParamUse, StateUse};
 pub use tensor::{Tensor, full, iota, literal};
-pub(crate) use tensor::{fail_with_help, has_floats};
+pub(crate) use tensor::{has_floats, refused};

@@ -5,7 +5,7 @@
 
 use super::Tensor;
 use super::scope::with_scope;
-use super::tensor::{emit, fail, full};
+use super::tensor::{emit, fail, full, refused};
 use crate::decimal::Decimal;
 use crate::ir::{BinaryOp, DType, Number, OpKind, Shape, UnaryOp};
 use crate::nn::{Param, State};
@@ -105,7 +105,7 @@ pub(super) fn number(value: f64, beside: Tensor) -> Tensor {
         }
         None => (format!("{written} beside a tensor of {dtype}, which has no such number"), float),
     };
-    fail("", message, Some(help.into()));
+    fail("", message, help);
     full(dtype, Shape::scalar(), 0.0)
 }
 
@@ -127,7 +127,7 @@ fn loses_fractions(token: &str, tensor: Tensor, number: impl Operand, is_first: 
         let message = format!("`/` of {a} and {b}: a division of integers gives no fractions");
         let help = "convert with .cast(DType::F32) before; for whole numbers convert to DType::I32 and write \
                     the number without a fraction";
-        fail(token, message, Some(help.into()));
+        fail(token, message, help);
     }
     loses
 }
@@ -137,21 +137,13 @@ fn loses_fractions(token: &str, tensor: Tensor, number: impl Operand, is_first: 
 pub(super) fn unify(token: &str, a: Tensor, b: Tensor) -> Option<(Tensor, Tensor)> {
     let (ta, tb) = (a.ty(), b.ty());
     if ta.dtype != tb.dtype {
-        fail(
-            token,
-            format!("`{token}` of {ta} and {tb}: the dtypes differ"),
-            Some(crate::ir::cast_help(ta.dtype, tb.dtype)),
-        );
-        return None;
+        let help = crate::ir::cast_help(ta.dtype, tb.dtype);
+        return refused(token, format!("`{token}` of {ta} and {tb}: the dtypes differ"), help, None);
     }
     let Some(shape) = ta.shape.broadcast(&tb.shape) else {
         let clash = clash(&ta.shape, &tb.shape);
-        fail(
-            token,
-            format!("`{token}` of {} and {}: {clash}", ta.shape, tb.shape),
-            Some("shapes broadcast from the right: extents must be equal or 1".into()),
-        );
-        return None;
+        let help = "shapes broadcast from the right: extents must be equal or 1";
+        return refused(token, format!("`{token}` of {} and {}: {clash}", ta.shape, tb.shape), help, None);
     };
     Some((a.broadcast_to(shape.clone()), b.broadcast_to(shape)))
 }
@@ -170,8 +162,7 @@ fn clash(a: &Shape, b: &Shape) -> String {
 pub(super) fn binary(op: BinaryOp, token: &str, a: Tensor, b: impl Operand) -> Tensor {
     if b.number() == Some(0.0) && matches!(op, BinaryOp::Div | BinaryOp::Rem) {
         let help = "a divisor that is a number cannot be 0; infinity is `f64::INFINITY`";
-        fail(token, format!("`{token}` of {} and 0: a division by zero", a.ty()), Some(help.into()));
-        return a;
+        return refused(token, format!("`{token}` of {} and 0: a division by zero", a.ty()), help, a);
     }
     if loses_fractions(token, a, b, false) {
         return a;

@@ -2,7 +2,7 @@
 
 use super::Tensor;
 use super::reduce::resolve_axis;
-use super::tensor::{emit, emit_all, fail, placeholder};
+use super::tensor::{emit, emit_all, placeholder, refused};
 use crate::ir::{DType, OpKind, ReduceOp};
 
 impl Tensor {
@@ -155,8 +155,7 @@ impl Tensor {
         let count = count.unwrap_or(shape[at]);
         if count > shape[at] {
             let message = format!("`{token}` of {count} elements of axis {axis} of {shape}");
-            fail(token, message, Some(format!("the axis has {} elements", shape[at])));
-            return none();
+            return refused(token, message, format!("the axis has {} elements", shape[at]), none());
         }
         let at = at as isize;
         let found = emit_all(OpKind::Sort { count, descending }, &[self.transpose(at, -1)], token, 2);

@@ -5,7 +5,7 @@
 
 use super::bounds::fits_parts;
 use super::conv::{PerAxis, nothing, per_axis};
-use super::tensor::{fail_with_help, has_floats};
+use super::tensor::{has_floats, refused};
 use super::{Tensor, iota, op};
 use crate::ir::DType;
 
@@ -191,8 +191,7 @@ impl Tensor {
             let extent = shape.rank().checked_sub(2).map_or(0, |first| shape[first + (axis + 2) as usize]);
             if extent == 0 || windows == 0 {
                 let help = "the last two axes have elements, and there is at least one window";
-                fail_with_help(token, format!("`{token}` of {shape} to {size:?}"), help);
-                return self;
+                return refused(token, format!("`{token}` of {shape} to {size:?}"), help, self);
             }
             if !fits_parts(token, windows, || format!("`{token}` of {shape} to {size:?}")) {
                 return self;

@@ -4,7 +4,7 @@
 use super::bounds::{Range, is_in_range};
 use super::reduce::resolve_axis;
 use super::scope::with_scope;
-use super::tensor::{fail_with_help, full, has_floats, placeholder};
+use super::tensor::{full, has_floats, placeholder, refused};
 use super::{Tensor, is_training, op};
 use crate::error::{Error, ErrorKind};
 use crate::ir::{BinaryFraction, DType, Origin, Shape, Type};
@@ -108,8 +108,7 @@ impl Tensor {
         }
         if shape[at] == 0 {
             let message = format!("`categorical` of {shape}: there is no class along axis {axis}");
-            fail_with_help("categorical", message, "give logits of at least one class");
-            return self;
+            return refused("categorical", message, "give logits of at least one class", self);
         }
         // Map the uniform numbers to [2^-25, 1 - 2^-23], which excludes 0 and 1, so that both logarithms are
         // finite.

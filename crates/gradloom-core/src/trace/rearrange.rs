@@ -3,7 +3,7 @@
 use super::bounds::{Range, fits_constants, is_in_range};
 use super::reduce::resolve_axis;
 use super::statistics::lower_triangle;
-use super::tensor::{constant, emit, fail_with_help, has_floats, indices, placeholder};
+use super::tensor::{constant, emit, has_floats, indices, placeholder, refused};
 use super::{Axes, Tensor, concat, op};
 use crate::ir::{DType, OpKind, Shape, Type};
 
@@ -39,8 +39,7 @@ impl Tensor {
             let Some(at) = resolve_axis("flip", axis, &shape) else { return self };
             if flipped.contains(&at) {
                 let message = format!("`flip` of {shape}: axis {at} is given twice");
-                fail_with_help("flip", message, "name each axis once; -1 is the last one");
-                return self;
+                return refused("flip", message, "name each axis once; -1 is the last one", self);
             }
             flipped.push(at);
             if !fits_constants("flip", shape[at], || format!("`flip` of {shape} along axis {axis}")) {
@@ -143,8 +142,7 @@ impl Tensor {
         let extent = shape[at];
         if extent == 0 {
             let message = format!("`resize_linear` of {shape}: axis {axis} has no elements");
-            fail_with_help("resize_linear", message, "there must be an element to interpolate");
-            return self;
+            return refused("resize_linear", message, "there must be an element to interpolate", self);
         }
         let call = || format!("`resize_linear` of {shape} to {size} along axis {axis}");
         if !fits_constants("resize_linear", size, call) {
@@ -239,8 +237,7 @@ impl Tensor {
             let [low, high] = sides;
             let message = format!("`{token}` of {shape} along axis {axis} by {low} and {high}");
             let help = format!("the axis has {} elements to take them from", shape[at]);
-            fail_with_help(token, message, &help);
-            return self;
+            return refused(token, message, help, self);
         }
         let count = shape[at].saturating_add(sides[0]).saturating_add(sides[1]);
         let call = || format!("`{token}` of {shape} along axis {axis} by {} and {}", sides[0], sides[1]);
@@ -268,8 +265,7 @@ impl Tensor {
         if size == 0 || size > shape[at] || step == 0 {
             let message = format!("`unfold` of {shape}: windows of {size} every {step} along axis {axis}");
             let help = format!("windows have 1 to {} elements, and step at least 1", shape[at]);
-            fail_with_help("unfold", message, &help);
-            return self;
+            return refused("unfold", message, help, self);
         }
         let kind = OpKind::Windows { size: vec![size], step: vec![step], dilation: vec![1] };
         let windows = emit(kind, &[self.transpose(at as isize, -1)], "unfold");
@@ -306,8 +302,8 @@ impl Tensor {
     fn triangle(self, token: &str, diagonal: isize, lower: bool) -> Tensor {
         let ty = self.ty();
         let [.., rows, columns] = ty.shape[..] else {
-            fail_with_help(token, format!("`{token}` of {}", ty.shape), "it takes [.., rows, columns]");
-            return self;
+            let help = "it takes [.., rows, columns]";
+            return refused(token, format!("`{token}` of {}", ty.shape), help, self);
         };
         let mask = lower_triangle(rows, columns, diagonal);
         let zero = super::full(ty.dtype, Shape::scalar(), 0.0);
@@ -334,8 +330,8 @@ impl Tensor {
             }
             _ => {
                 let message = format!("`diagonal` of {}", ty.shape);
-                fail_with_help("diagonal", message, "the last two axes have the same extent");
-                placeholder(ty.dtype, ty.shape.without(&[ty.shape.rank().saturating_sub(1)]))
+                let rows = placeholder(ty.dtype, ty.shape.without(&[ty.shape.rank().saturating_sub(1)]));
+                refused("diagonal", message, "the last two axes have the same extent", rows)
             }
         }
     }
@@ -351,8 +347,7 @@ impl Tensor {
     pub fn diag_embed(self) -> Tensor {
         let ty = self.ty();
         let Some(&n) = ty.shape.last() else {
-            fail_with_help("diag_embed", "`diag_embed` of a scalar".into(), "it takes [.., n]");
-            return self;
+            return refused("diag_embed", "`diag_embed` of a scalar", "it takes [.., n]", self);
         };
         let pairs = Shape::from([n, n]);
         let on = super::iota(DType::I32, pairs.clone(), 0).eq(super::iota(DType::I32, pairs, 1));

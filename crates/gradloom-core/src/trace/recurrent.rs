@@ -1,6 +1,6 @@
 //! LSTM and GRU, implemented with [`scan`].
 
-use super::tensor::fail_with_help;
+use super::tensor::refused;
 use super::{Tensor, full, op, scan, within};
 
 /// Weights `[inputs, gates · hidden]` and `[hidden, gates · hidden]` and biases `[gates · hidden]` of a
@@ -36,8 +36,7 @@ impl Gates {
             "x is [batch, time, inputs], the weights [inputs, {gates} hidden] and [hidden, {gates} hidden], the \
              biases [{gates} hidden]"
         );
-        fail_with_help(token, message, &help);
-        None
+        refused(token, message, help, None)
     }
 
     /// Computes the contribution of the input and a bias to the gates of all steps,

@@ -1,6 +1,6 @@
 //! Reductions, and functions composed of them.
 
-use super::tensor::{emit, fail, has_floats, placeholder};
+use super::tensor::{emit, has_floats, placeholder, refused};
 use super::{Tensor, op};
 use crate::collections::sort;
 use crate::ir::{ArgReduceOp, DType, OpKind, ReduceOp, Shape};
@@ -49,16 +49,12 @@ pub(super) fn resolve_axis(token: &str, axis: isize, shape: &Shape) -> Option<us
     if (0..rank).contains(&resolved) {
         return Some(resolved as usize);
     }
-    fail(
-        token,
-        format!("`{token}`: axis {axis} is out of range for {shape} (rank {rank})"),
-        Some(match rank {
-            0 => "a scalar has no axes".to_string(),
-            1 => "the only axis is 0, or -1".to_string(),
-            _ => format!("axes are 0 to {}, or -{rank} to -1", rank - 1),
-        }),
-    );
-    None
+    let help = match rank {
+        0 => "a scalar has no axes".to_string(),
+        1 => "the only axis is 0, or -1".to_string(),
+        _ => format!("axes are 0 to {}, or -{rank} to -1", rank - 1),
+    };
+    refused(token, format!("`{token}`: axis {axis} is out of range for {shape} (rank {rank})"), help, None)
 }
 
 /// Returns the position of a new axis in the result, counted from the first axis; `None` after an error of
@@ -70,12 +66,8 @@ pub(super) fn resolve_new_axis(token: &str, axis: isize, shape: &Shape) -> Optio
     if (0..rank).contains(&resolved) {
         return Some(resolved as usize);
     }
-    fail(
-        token,
-        format!("`{token}`: axis {axis} is out of range for a new axis of {shape}"),
-        Some(format!("axes of the result are 0 to {}, or -{rank} to -1", rank - 1)),
-    );
-    None
+    let help = format!("axes of the result are 0 to {}, or -{rank} to -1", rank - 1);
+    refused(token, format!("`{token}`: axis {axis} is out of range for a new axis of {shape}"), help, None)
 }
 
 #[track_caller]
@@ -86,8 +78,7 @@ fn reduce(op: ReduceOp, token: &str, x: Tensor, axes: Vec<isize>, keep: bool) ->
         let Some(axis) = resolve_axis(token, axis, &shape) else { return x };
         if resolved.contains(&axis) {
             let message = format!("`{token}` of {shape}: axis {axis} is given twice");
-            fail(token, message, Some("name each axis once; -1 is the last one".into()));
-            return x;
+            return refused(token, message, "name each axis once; -1 is the last one", x);
         }
         resolved.push(axis);
     }
@@ -162,8 +153,8 @@ impl Tensor {
     fn divided_by_count(self, sum: Tensor, token: &str) -> Tensor {
         if !self.dtype().is_float() {
             let message = format!("`{token}` of {}: a mean has a fraction", self.ty());
-            fail(token, message, Some("convert with .cast(DType::F32)".into()));
-            return placeholder(DType::F32, sum.shape());
+            let help = "convert with .cast(DType::F32)";
+            return refused(token, message, help, placeholder(DType::F32, sum.shape()));
         }
         let count = self.shape().elements().checked_div(sum.shape().elements()).unwrap_or(0);
         if count == 0 {

@@ -1,6 +1,6 @@
 //! Rotary position embedding.
 
-use super::tensor::{constant, fail_with_help, has_floats};
+use super::tensor::{constant, has_floats, refused};
 use super::{Tensor, concat, op};
 use crate::decimal::Decimal;
 use crate::float;
@@ -56,8 +56,7 @@ impl Tensor {
             };
         if !fits {
             let message = format!("`rope_at` of {shape} at positions {at}");
-            fail_with_help("rope_at", message, "positions are i32, [time] or [batch, time]");
-            return self;
+            return refused("rope_at", message, "positions are i32, [time] or [batch, time]", self);
         }
         let Some(tables) = self.angles("rope_at", context, base) else { return self };
         let [cos, sin] = tables.map(|table| {
@@ -77,21 +76,18 @@ impl Tensor {
     fn angles(self, token: &str, positions: usize, base: f64) -> Option<[Tensor; 2]> {
         let shape = self.shape();
         let [.., _, depth] = shape[..] else {
-            fail_with_help(token, format!("`{token}` of {shape}"), "it takes [.., time, depth]");
-            return None;
+            return refused(token, format!("`{token}` of {shape}"), "it takes [.., time, depth]", None);
         };
         if !has_floats(token, self) {
             return None;
         }
         if !depth.is_multiple_of(2) {
             let message = format!("`{token}` of {shape}: the depth {depth} (last axis) is odd");
-            fail_with_help(token, message, "elements are turned in pairs, so the depth must be even");
-            return None;
+            return refused(token, message, "elements are turned in pairs, so the depth must be even", None);
         }
         if !(base > 0.0 && base.is_finite()) {
             let help = "the base is finite and above 0; 10000 is usual";
-            fail_with_help(token, format!("`{token}`: the base is {}", Decimal::from(base)), help);
-            return None;
+            return refused(token, format!("`{token}`: the base is {}", Decimal::from(base)), help, None);
         }
         let half = depth / 2;
         if half == 0 {
@@ -99,8 +95,7 @@ impl Tensor {
         }
         if positions.saturating_mul(half) > MOST_ANGLES {
             let message = format!("`{token}` of {shape}: more than {MOST_ANGLES} angles");
-            fail_with_help(token, message, "they are constants of the program: take fewer positions");
-            return None;
+            return refused(token, message, "they are constants of the program: take fewer positions", None);
         }
         let angle = |i: usize| (i / half) as f64 * float::pow(base, -((i % half) as f64) / half as f64);
         Some([float::cos as fn(f64) -> f64, float::sin].map(|function| {

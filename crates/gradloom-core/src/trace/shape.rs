@@ -3,7 +3,7 @@
 use super::bounds::fits_parts;
 use super::extents::Extent;
 use super::reduce::{resolve_axis, resolve_new_axis};
-use super::tensor::{emit, fail, placeholder};
+use super::tensor::{emit, placeholder, refused};
 use super::{Axes, Extents, Span, Tensor, op};
 use crate::decimal::Decimal;
 use crate::ir::{Number, OpKind, Shape};
@@ -32,13 +32,12 @@ impl Tensor {
         let open = extents.iter().filter(|&&extent| extent == -1).count();
         if open > 1 || extents.iter().any(|&extent| extent < -1) {
             let message = format!("`reshape` to [{}]", given());
-            fail("reshape", message, Some("one extent may be -1, for what the others leave".into()));
-            return self;
+            return refused("reshape", message, "one extent may be -1, for what the others leave", self);
         }
         if open == 1 && (known == 0 || elements % known != 0) {
             let message = format!("cannot reshape {} ({elements} elements) to [{}]", self.shape(), given());
-            fail("reshape", message, Some(format!("the other extents have {known} elements together")));
-            return self;
+            let help = format!("the other extents have {known} elements together");
+            return refused("reshape", message, help, self);
         }
         let extent = |&extent: &i64| if extent == -1 { elements / known } else { extent };
         let extents: Vec<usize> =
@@ -53,17 +52,14 @@ impl Tensor {
             return self;
         }
         if from.elements() != shape.elements() {
-            fail(
-                "reshape",
-                format!(
-                    "cannot reshape {} ({} elements) to {shape} ({} elements)",
-                    from.shape,
-                    from.elements(),
-                    shape.elements()
-                ),
-                reshape_help(&from.shape, &shape),
+            let message = format!(
+                "cannot reshape {} ({} elements) to {shape} ({} elements)",
+                from.shape,
+                from.elements(),
+                shape.elements()
             );
-            return placeholder(from.dtype, shape);
+            let help = reshape_help(&from.shape, &shape).unwrap_or_default();
+            return refused("reshape", message, help, placeholder(from.dtype, shape));
         }
         emit(OpKind::Reshape { shape }, &[self], "reshape")
     }
@@ -103,15 +99,11 @@ impl Tensor {
             perm.push(axis);
         }
         if perm.len() != shape.rank() || (1..perm.len()).any(|i| perm[..i].contains(&perm[i])) {
-            fail(
-                "permute",
-                format!("`permute` of {shape} to the order {order:?}"),
-                Some(format!(
-                    "an order names each of the {} axes once; `.transpose(a, b)` swaps two",
-                    shape.rank()
-                )),
+            let help = format!(
+                "an order names each of the {} axes once; `.transpose(a, b)` swaps two",
+                shape.rank()
             );
-            return self;
+            return refused("permute", format!("`permute` of {shape} to the order {order:?}"), help, self);
         }
         emit(OpKind::Permute { perm }, &[self], "permute")
     }
@@ -158,12 +150,9 @@ impl Tensor {
             return self;
         }
         if from.shape.broadcast(&shape).as_ref() != Some(&shape) {
-            fail(
-                "broadcast_to",
-                format!("`broadcast_to` of {} to {shape}", from.shape),
-                Some("from the right, extents are equal or 1; axes may be added on the left".into()),
-            );
-            return placeholder(from.dtype, shape);
+            let message = format!("`broadcast_to` of {} to {shape}", from.shape);
+            let help = "from the right, extents are equal or 1; axes may be added on the left";
+            return refused("broadcast_to", message, help, placeholder(from.dtype, shape));
         }
         let aligned = [vec![1; shape.rank() - from.shape.rank()], from.shape.to_vec()].concat();
         let x = self.reshape(aligned);
@@ -200,12 +189,9 @@ impl Tensor {
         let shape = self.shape();
         let Some(axis) = resolve_axis("squeeze", axis, &shape) else { return self };
         if shape[axis] != 1 {
-            fail(
-                "squeeze",
-                format!("`squeeze`: axis {axis} of {shape} has extent {}, not 1", shape[axis]),
-                Some("only an axis of one element can go; take one with `.slice(..)`, or reduce".into()),
-            );
-            return self;
+            let message = format!("`squeeze`: axis {axis} of {shape} has extent {}, not 1", shape[axis]);
+            let help = "only an axis of one element can go; take one with `.slice(..)`, or reduce";
+            return refused("squeeze", message, help, self);
         }
         self.reshape(shape.without(&[axis]))
     }
@@ -251,13 +237,11 @@ impl Tensor {
         let [Some(from), Some(to)] = places.map(|place| place.filter(|&place| place <= shape[axis])) else {
             let given = [first, end].map(|n| n.map_or(String::new(), |n| n.to_string()));
             let message = format!("`{token}` {}..{} of axis {axis} of {shape}", given[0], given[1]);
-            fail(token, message, Some(format!("the axis has {extent} elements")));
-            return self;
+            return refused(token, message, format!("the axis has {extent} elements"), self);
         };
         if from > to || step == 0 {
             let message = format!("`{token}` {from}..{to} by {step} of axis {axis} of {shape}");
-            fail(token, message, Some("a range ends behind its start, and steps by 1 or more".into()));
-            return self;
+            return refused(token, message, "a range ends behind its start, and steps by 1 or more", self);
         }
         let (mut start, mut limit, mut steps) =
             (vec![0; shape.rank()], shape.to_vec(), vec![1; shape.rank()]);
@@ -278,15 +262,12 @@ impl Tensor {
         let shape = self.shape();
         let Some(at) = resolve_axis("split", axis, &shape) else { return [self; N] };
         if N == 0 || !shape[at].is_multiple_of(N) {
-            fail(
-                "split",
-                format!(
-                    "`split`: {} elements of axis {at} of {shape} do not divide into {N} parts",
-                    shape[at]
-                ),
-                Some("`chunk` makes a last part that is shorter, `split_sizes` parts of any extents".into()),
+            let message = format!(
+                "`split`: {} elements of axis {at} of {shape} do not divide into {N} parts",
+                shape[at]
             );
-            return [self; N];
+            let help = "`chunk` makes a last part that is shorter, `split_sizes` parts of any extents";
+            return refused("split", message, help, [self; N]);
         }
         let part = shape[at] / N;
         std::array::from_fn(|i| self.slice(at as isize, i * part..(i + 1) * part))
@@ -306,15 +287,12 @@ impl Tensor {
         let Some(at) = resolve_axis("split_sizes", axis, &shape) else { return vec![self; sizes.len()] };
         let total = sizes.iter().fold(0usize, |sum, &size| sum.saturating_add(size));
         if total != shape[at] {
-            fail(
-                "split_sizes",
-                format!(
-                    "`split_sizes` of {shape}: the parts {sizes:?} are {total} of {} elements",
-                    shape[at]
-                ),
-                Some(format!("the extents of the parts of axis {axis} add up to its own")),
+            let message = format!(
+                "`split_sizes` of {shape}: the parts {sizes:?} are {total} of {} elements",
+                shape[at]
             );
-            return vec![self; sizes.len()];
+            let help = format!("the extents of the parts of axis {axis} add up to its own");
+            return refused("split_sizes", message, help, vec![self; sizes.len()]);
         }
         let mut parts = Vec::with_capacity(sizes.len());
         let mut start = 0;
@@ -337,8 +315,8 @@ impl Tensor {
         let shape = self.shape();
         let Some(at) = resolve_axis("chunk", axis, &shape) else { return vec![self] };
         if count == 0 {
-            fail("chunk", format!("`chunk` of {shape} into 0 parts"), Some("ask for 1 or more".into()));
-            return vec![self];
+            let help = "ask for 1 or more";
+            return refused("chunk", format!("`chunk` of {shape} into 0 parts"), help, vec![self]);
         }
         let size = shape[at].div_ceil(count).max(1);
         let parts = shape[at].div_ceil(size).max(1);
@@ -363,8 +341,8 @@ impl Tensor {
         let number = Number::of(ty.dtype, value);
         if !number.fits(ty.dtype) || !(ty.dtype.is_float() || number.as_f64() == value) {
             let message = format!("`pad` of {ty} with {}", Decimal::from(value));
-            fail("pad", message, Some(format!("what it is padded with is a number of {}", ty.dtype)));
-            return self;
+            let help = format!("what it is padded with is a number of {}", ty.dtype);
+            return refused("pad", message, help, self);
         }
         let rank = ty.shape.rank();
         let at = |n: usize| (0..rank).map(|a| if a == axis { n } else { 0 }).collect::<Vec<_>>();

@@ -169,8 +169,7 @@ impl Tensor {
                 let help = format!(
                     "a tensor of {R} axes is wanted here: reshape it, or look where {shape} comes from"
                 );
-                fail("dims", message, Some(help));
-                [1; R]
+                refused("dims", message, help, [1; R])
             }
         }
     }
@@ -225,28 +224,23 @@ impl Tensor {
     }
 }
 
-/// Records an error of the open trace at the caller's location.
+/// Records an error of the open trace at the caller's location, with a remedy unless `help` is empty.
 #[track_caller]
-pub(super) fn fail(token: &str, message: impl Into<String>, help: Option<String>) {
-    fail_at(Origin::caller(), token, message.into(), help);
-}
-
-/// Records an error of the open trace at the caller's location, with a remedy.
-#[track_caller]
-pub(crate) fn fail_with_help(token: &str, message: String, help: &str) {
-    fail_at(Origin::caller(), token, message, Some(help.to_string()));
-}
-
-fn fail_at(caller: Origin, token: &str, message: String, help: Option<String>) {
+pub(crate) fn fail(token: &str, message: impl Into<String>, help: impl Into<String>) {
+    let (caller, message, help) = (Origin::caller(), message.into(), help.into());
     with_scope(|scope| {
         let origin = scope.origin_of(caller);
         let (token, message) = scope.as_called(token, message);
-        let mut error = Error::new(ErrorKind::Trace, message).at(origin, token);
-        if let Some(help) = help {
-            error = error.help(help);
-        }
-        scope.fail(error);
+        let error = Error::new(ErrorKind::Trace, message).at(origin, token);
+        scope.fail(if help.is_empty() { error } else { error.help(help) });
     });
+}
+
+/// Records an error as [`fail`] does, and returns `instead`, with which tracing continues.
+#[track_caller]
+pub(crate) fn refused<T>(token: &str, message: impl Into<String>, help: impl Into<String>, instead: T) -> T {
+    fail(token, message, help);
+    instead
 }
 
 /// Returns `true` if the elements are floats; otherwise, records an error of the op named `token`.
@@ -255,7 +249,7 @@ pub(crate) fn has_floats(token: &str, x: Tensor) -> bool {
     let ty = x.ty();
     if !ty.dtype.is_float() {
         let message = format!("`{token}` of {ty}: the elements must be f32");
-        fail_with_help(token, message, "convert the tensor with .cast(DType::F32)");
+        fail(token, message, "convert the tensor with .cast(DType::F32)");
     }
     ty.dtype.is_float()
 }
@@ -449,8 +443,7 @@ pub fn full(dtype: DType, shape: impl Into<Shape>, value: f64) -> Tensor {
             DType::Bool => "bools are 0 and 1".to_string(),
             _ => format!("{dtype} has whole numbers from {} to {}", dtype.range().0, dtype.range().1),
         };
-        fail("full", message, Some(help));
-        return placeholder(dtype, ty.shape);
+        return refused("full", message, help, placeholder(dtype, ty.shape));
     }
     emit(OpKind::Constant { data: Literal::Splat(number), ty }, &[], "full")
 }
@@ -480,8 +473,8 @@ fn literal_of(elements: &[f32], ty: Type) -> Tensor {
 pub(super) fn constant(elements: &[f64], ty: Type) -> Tensor {
     if ty.elements() != elements.len() {
         let message = format!("`literal` of {} elements as {}", elements.len(), ty.shape);
-        fail("literal", message, Some(format!("this shape has {} elements", ty.elements())));
-        return placeholder(DType::F32, ty.shape);
+        let help = format!("this shape has {} elements", ty.elements());
+        return refused("literal", message, help, placeholder(DType::F32, ty.shape));
     }
     let data = elements.iter().map(|&element| Number::Float(element)).collect();
     emit(OpKind::Constant { data: Literal::Dense(data), ty }, &[], "literal")
@@ -516,8 +509,8 @@ pub fn iota(dtype: DType, shape: impl Into<Shape>, axis: isize) -> Tensor {
     match super::reduce::resolve_axis("iota", axis, &ty.shape) {
         Some(axis) if !counts_to(&ty, axis) => {
             let message = format!("`iota` of {ty}: axis {axis} has more elements than {dtype} has numbers");
-            fail("iota", message, Some(format!("the last of them is {}: take fewer", dtype.range().1)));
-            placeholder(dtype, Shape::scalar())
+            let help = format!("the last of them is {}: take fewer", dtype.range().1);
+            refused("iota", message, help, placeholder(dtype, Shape::scalar()))
         }
         Some(axis) => emit(OpKind::Iota { ty, axis }, &[], "iota"),
         None => placeholder(dtype, ty.shape),

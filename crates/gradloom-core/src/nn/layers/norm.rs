@@ -2,7 +2,7 @@
 
 use crate::ir::Shape;
 use crate::nn::{Init, Module, Param};
-use crate::trace::{Operand, Range, Tensor, acting, fail_with_help, has_floats, is_in_range};
+use crate::trace::{Operand, Range, Tensor, acting, has_floats, is_in_range, refused};
 
 impl Tensor {
     /// Applies layer normalization without a bias to f32 `[.., width]`:
@@ -57,17 +57,12 @@ fn over_root_mean_square(x: Tensor, weight: Tensor, epsilon: f64) -> Tensor {
 fn fits(token: &str, x: Tensor, weight: Tensor) -> bool {
     let (shape, gain) = (x.shape(), weight.shape());
     let Some(&width) = shape.last() else {
-        fail_with_help(token, format!("`{token}` of a scalar"), "it takes [.., width]");
-        return false;
+        return refused(token, format!("`{token}` of a scalar"), "it takes [.., width]", false);
     };
     if gain.rank() > 0 && gain != Shape::from([width]) {
         let message = format!("`{token}` of {shape} with a weight of {gain}");
-        fail_with_help(
-            token,
-            message,
-            &format!("the weight is [{width}], a number for each of the last axis"),
-        );
-        return false;
+        let help = format!("the weight is [{width}], a number for each of the last axis");
+        return refused(token, message, help, false);
     }
     has_floats(token, x)
 }

@@ -2,9 +2,7 @@
 
 use crate::ir::{DType, Shape};
 use crate::nn::{Init, Module, Param, State};
-use crate::trace::{
-    Operand, Range, Tensor, acting, fail_with_help, has_floats, is_in_range, is_training, within,
-};
+use crate::trace::{Operand, Range, Tensor, acting, has_floats, is_in_range, is_training, refused, within};
 
 impl Tensor {
     /// Applies group normalization without a bias to f32 `[batch, channels, S..]`. The channels are split
@@ -28,8 +26,7 @@ impl Tensor {
         }
         if groups == 0 || !shape[1].is_multiple_of(groups) {
             let message = format!("`group_norm` of {shape} in {groups} groups");
-            fail_with_help("group_norm", message, "the channels must be a multiple of the groups");
-            return self;
+            return refused("group_norm", message, "the channels must be a multiple of the groups", self);
         }
         let positions: usize = shape[2..].iter().product();
         // If there are 0 channels, any number of groups divides them, so the product could overflow:
@@ -55,8 +52,7 @@ impl Tensor {
         if shape.rank() >= 2 && shape[2..].iter().product::<usize>() == 1 {
             let message = format!("`instance_norm` of {shape}: each channel has one position");
             let help = "its mean is itself and its variance 0: use LayerNorm or GroupNorm";
-            fail_with_help("instance_norm", message, help);
-            return self;
+            return refused("instance_norm", message, help, self);
         }
         let channels = shape.get(1).copied().unwrap_or(1);
         self.group_norm(channels.max(1), weight, epsilon)
@@ -139,13 +135,11 @@ fn per_channel(x: Tensor, shape: &Shape) -> Tensor {
 fn has_channels(token: &str, x: Tensor, given: Tensor) -> bool {
     let (shape, numbers) = (x.shape(), given.shape());
     if shape.rank() < 2 {
-        fail_with_help(token, format!("`{token}` of {shape}"), "it takes [batch, channels, S..]");
-        return false;
+        return refused(token, format!("`{token}` of {shape}"), "it takes [batch, channels, S..]", false);
     }
     if numbers.rank() > 0 && numbers != Shape::from([shape[1]]) {
         let message = format!("`{token}` of {shape} with numbers {numbers}");
-        fail_with_help(token, message, &format!("there is one for each channel: [{}]", shape[1]));
-        return false;
+        return refused(token, message, format!("there is one for each channel: [{}]", shape[1]), false);
     }
     has_floats(token, x)
 }
@@ -236,8 +230,7 @@ impl BatchNorm {
                 let message = format!("`BatchNorm` of {shape} in training: each channel has one number");
                 let help = "its mean is itself and its variance 0: train on larger batches, or use LayerNorm or \
                             GroupNorm, which do not look at the batch";
-                fail_with_help("forward", message, help);
-                return x;
+                return refused("forward", message, help, x);
             }
             if !is_in_range("forward", "momentum of `BatchNorm`", self.momentum, Range::Part) {
                 return x;
