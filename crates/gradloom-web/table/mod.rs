@@ -271,7 +271,7 @@ fn of_macro(call: &syn::ItemMacro, ops: &mut Vec<Op>) {
                 }
             }
             // Skip macros that declare no ops.
-            "thread_local" | "number_operand" | "layers" | "pools" => return,
+            "thread_local" | "leaf_operand" | "number_operand" | "layers" | "pools" => return,
             other => panic!("the macro `{other}` may declare ops: say in `of_macro` what its entries are"),
         }
     }

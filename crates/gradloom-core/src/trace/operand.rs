@@ -43,19 +43,25 @@ impl Operand for &Tensor {
     }
 }
 
-impl Operand for &Param {
-    #[track_caller]
-    fn tensor(self, _: Tensor) -> Tensor {
-        Param::tensor(self)
-    }
-}
+macro_rules! leaf_operand {
+    ($($leaf:ident),*) => {$(
+        impl Operand for &$leaf {
+            #[track_caller]
+            fn tensor(self, _: Tensor) -> Tensor {
+                $leaf::tensor(self)
+            }
+        }
 
-impl Operand for &State {
-    #[track_caller]
-    fn tensor(self, _: Tensor) -> Tensor {
-        State::tensor(self)
-    }
+        impl Neg for &$leaf {
+            type Output = Tensor;
+            #[track_caller]
+            fn neg(self) -> Tensor {
+                -$leaf::tensor(self)
+            }
+        }
+    )*};
 }
+leaf_operand!(Param, State);
 
 macro_rules! number_operand {
     ($($number:ty: $is_float:literal),*) => {$(
@@ -188,44 +194,13 @@ fn number_first(op: BinaryOp, token: &str, left: impl Operand, right: Tensor) ->
     binary(op, token, left.tensor(right.counted()), right)
 }
 
-/// An operand on the right of a number.
-trait Right {
-    fn in_trace(self) -> Tensor;
-}
-
-impl Right for Tensor {
-    fn in_trace(self) -> Tensor {
-        self
-    }
-}
-
-impl Right for &Tensor {
-    fn in_trace(self) -> Tensor {
-        *self
-    }
-}
-
-impl Right for &Param {
-    #[track_caller]
-    fn in_trace(self) -> Tensor {
-        self.tensor()
-    }
-}
-
-impl Right for &State {
-    #[track_caller]
-    fn in_trace(self) -> Tensor {
-        self.tensor()
-    }
-}
-
 macro_rules! on_the_left {
-    ($trait:ident $method:ident $sign:literal $number:ident: $($right:ty),*) => {$(
-        impl $trait<$right> for $number {
+    ($trait:ident $method:ident $sign:literal $number:ident, $right:ident: $($of:ty => $tensor:expr),*) => {$(
+        impl $trait<$of> for $number {
             type Output = Tensor;
             #[track_caller]
-            fn $method(self, right: $right) -> Tensor {
-                number_first(BinaryOp::$trait, $sign, self, right.in_trace())
+            fn $method(self, $right: $of) -> Tensor {
+                number_first(BinaryOp::$trait, $sign, self, $tensor)
             }
         }
     )*};
@@ -254,8 +229,10 @@ macro_rules! operators {
                 binary(BinaryOp::$trait, $sign, self.tensor(), right)
             }
         }
-        on_the_left!($trait $method $sign f64: Tensor, &Tensor, &Param, &State);
-        on_the_left!($trait $method $sign i32: Tensor, &Tensor, &Param, &State);
+        on_the_left!($trait $method $sign f64, right: Tensor => right, &Tensor => *right);
+        on_the_left!($trait $method $sign f64, right: &Param => right.tensor(), &State => right.tensor());
+        on_the_left!($trait $method $sign i32, right: Tensor => right, &Tensor => *right);
+        on_the_left!($trait $method $sign i32, right: &Param => right.tensor(), &State => right.tensor());
     )*};
 }
 operators!(Add add "+", Sub sub "-", Mul mul "*", Div div "/", Rem rem "%");
@@ -265,21 +242,5 @@ impl Neg for Tensor {
     #[track_caller]
     fn neg(self) -> Tensor {
         emit(OpKind::Unary(UnaryOp::Neg), &[self], "-")
-    }
-}
-
-impl Neg for &Param {
-    type Output = Tensor;
-    #[track_caller]
-    fn neg(self) -> Tensor {
-        -self.tensor()
-    }
-}
-
-impl Neg for &State {
-    type Output = Tensor;
-    #[track_caller]
-    fn neg(self) -> Tensor {
-        -self.tensor()
     }
 }
