@@ -3,7 +3,7 @@
 use super::scope::{remedy, with_scope, with_scope_of};
 use crate::decimal::Decimal;
 use crate::error::{Error, ErrorKind};
-use crate::ir::{DType, Graph, Literal, Number, OpKind, Origin, ScatterOp, Shape, Type, ValueId};
+use crate::ir::{DType, Graph, Literal, Number, OpKind, Origin, Shape, Type, ValueId};
 use std::marker::PhantomData;
 
 /// A value of the open trace: an id without data, which is cheap to copy.
@@ -357,23 +357,11 @@ fn narrow_of(kind: &OpKind, operands: &[Tensor]) -> Option<DType> {
     if !floats.all(|dtype| dtype == first) {
         return None;
     }
-    let moves = match kind {
-        OpKind::Select
-        | OpKind::Reshape { .. }
-        | OpKind::Permute { .. }
-        | OpKind::Broadcast { .. }
-        | OpKind::Slice { .. }
-        | OpKind::Windows { .. }
-        | OpKind::Concat { .. }
-        | OpKind::Pad { .. }
-        | OpKind::Gather { .. }
-        | OpKind::Scatter { op: ScatterOp::Set | ScatterOp::Distinct, .. }
-        | OpKind::DynamicSlice { .. }
-        | OpKind::DynamicUpdateSlice => true,
-        kind if kind.moves_elements() => return None,
-        _ => false,
-    };
-    let mut wide = !moves;
+    // These take 16 bits as they are. So do blocks and barriers, which are not emitted here.
+    if matches!(kind, OpKind::Cast { .. } | OpKind::Dequantize { .. } | OpKind::Custom(_)) {
+        return None;
+    }
+    let mut wide = !kind.moves_elements();
     // If an op writes to a tensor, only that tensor decides: a 16-bit cache of keys is not widened for the
     // newest key.
     let written = matches!(kind, OpKind::Scatter { .. } | OpKind::DynamicUpdateSlice);
