@@ -45,11 +45,11 @@ pub fn derive_module(input: TokenStream) -> TokenStream {
     expand::module(&input).unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
-/// Marks a public function of `gradloom-core` that computes tensors by calling other ops. Errors within it bear
-/// its name and point at the caller's line, and the compiler warns of unused results.
+/// Marks a public function of `gradloom-core` that computes tensors by calling other ops. Errors within it
+/// bear its name and point at the caller's line, and the compiler warns of unused results.
 ///
-/// Adds `#[track_caller]`, `#[must_use]` and, before the body, `let _called = acting("its name");`. A function
-/// that only emits one op under its own name needs the two attributes alone.
+/// Adds `#[track_caller]`, `#[must_use]` and, before the body, `let _called = acting("its name");`. A
+/// function that only emits one op under its own name needs the two attributes alone.
 ///
 /// ```ignore
 /// #[op]
