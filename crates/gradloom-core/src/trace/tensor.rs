@@ -227,7 +227,10 @@ impl Tensor {
 /// Records an error of the open trace at the caller's location, with a remedy unless `help` is empty.
 #[track_caller]
 pub(crate) fn fail(token: &str, message: impl Into<String>, help: impl Into<String>) {
-    let (caller, message, help) = (Origin::caller(), message.into(), help.into());
+    fail_at(Origin::caller(), token, message.into(), help.into());
+}
+
+fn fail_at(caller: Origin, token: &str, message: String, help: String) {
     with_scope(|scope| {
         let origin = scope.origin_of(caller);
         let (token, message) = scope.as_called(token, message);
