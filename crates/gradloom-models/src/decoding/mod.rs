@@ -2,7 +2,7 @@
 //!
 //! In: logits of the next token of a text, and [`Sampling`]. Out: tokens, chosen on the host
 //! ([`Sampling::choose`]) or on the device for a batch of texts ([`Choices`]), one by one, with a draft model
-//! ([`speculate`]) or by beam search ([`Beams`]); and their text, up to a stop string ([`StopStream`]).
+//! (`speculate`) or by beam search ([`Beams`]); and their text, up to a stop string ([`StopStream`]).
 //! Invariant: up to rounding, the tokens depend only on the prompt, the model, the settings and the seed.
 //! The [generator](crate::generator) computes the logits.
 
@@ -23,7 +23,7 @@ pub use logprobs::logprobs;
 pub use past::Past;
 pub use sampling::{Draw, draw};
 pub use settings::{Sampling, SamplingError};
-pub use speculate::{Accepted, SpeculationError, speculate};
+pub(crate) use speculate::speculate;
 pub use stop::StopStream;
 pub use text::TextStream;
 pub use utf8::Utf8Stream;

@@ -12,68 +12,11 @@ use super::sampling::draw;
 
 /// Result of verifying a draft against the target model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Accepted {
+pub(crate) struct Accepted {
     /// Number of accepted tokens.
     pub count: usize,
     /// Token that follows the accepted ones.
     pub next: usize,
-}
-
-/// An error in the arguments of [`speculate`].
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum SpeculationError {
-    /// The number of distributions does not match the number of drafted tokens.
-    #[error("{drafted} drafted tokens with {draft} draft and {target} target distributions")]
-    Places {
-        /// Number of drafted tokens.
-        drafted: usize,
-        /// Number of distributions of the draft model.
-        draft: usize,
-        /// Number of distributions of the target model.
-        target: usize,
-    },
-    /// The models have different vocabularies.
-    #[error("at place {place} the draft model has {draft} tokens, the target model {target}")]
-    Vocabulary {
-        /// Position, counted from the first drafted token.
-        place: usize,
-        /// Vocabulary size of the draft model.
-        draft: usize,
-        /// Vocabulary size of the target model.
-        target: usize,
-    },
-    /// The draft model cannot have drawn the token.
-    #[error(
-        "token {token} is drafted at place {place}, where the draft gives it the probability {probability}"
-    )]
-    Impossible {
-        /// Position of the token.
-        place: usize,
-        /// Id of the token.
-        token: usize,
-        /// Probability of the token in the draft model; 0 if it is not in the vocabulary.
-        probability: f64,
-    },
-    /// A target distribution contains a value that is not a probability, or no value above 0.
-    #[error("the target distribution at place {place} is not one: it sums to {sum}")]
-    Distribution {
-        /// Position of the distribution.
-        place: usize,
-        /// Sum of the distribution.
-        sum: f64,
-    },
-}
-
-impl SpeculationError {
-    /// Returns a suggestion for fixing the error.
-    pub fn remedy(&self) -> &'static str {
-        match self {
-            Self::Places { .. } => "give a draft distribution for each drafted token, and one target more",
-            Self::Vocabulary { .. } => "draft with a model of the same tokenizer and vocabulary",
-            Self::Impossible { .. } => "give the distribution that the token was drawn from",
-            Self::Distribution { .. } => "give probabilities, as `Sampling::probabilities` does",
-        }
-    }
 }
 
 /// Decides which of the `drafted` tokens to accept.
@@ -87,19 +30,17 @@ impl SpeculationError {
 /// Token x is accepted with probability min(1, target(x) / draft(x)). The first rejected token is replaced by
 /// a draw from max(0, target - draft), and the drafted tokens after it are discarded. If all are accepted,
 /// the next token is drawn from the last distribution.
-///
-/// # Errors
-/// Returns an error if the arguments are inconsistent.
-pub fn speculate(
+pub(crate) fn speculate(
     drafted: &[usize],
     draft: &[impl AsRef<[f64]>],
     target: &[impl AsRef<[f64]>],
     mut accept: impl FnMut(usize) -> f64,
     mut correct: impl FnMut(usize) -> f64,
-) -> Result<Accepted, SpeculationError> {
-    check(drafted, draft, target)?;
+) -> Accepted {
+    debug_assert_eq!([draft.len(), target.len()], [drafted.len(), drafted.len() + 1]);
     for (place, &token) in drafted.iter().enumerate() {
         let (q, p) = (draft[place].as_ref(), target[place].as_ref());
+        debug_assert!(q.len() == p.len() && q[token] > 0.0);
         if accept(place) * q[token] < p[token] {
             continue;
         }
@@ -107,39 +48,10 @@ pub fn speculate(
         // Draw from the target if no weight remains, which happens if the distributions are equal except for
         // rounding.
         let from = if left.iter().any(|&weight| weight > 0.0) { &left } else { p };
-        return Ok(Accepted { count: place, next: draw(from, correct(place)) });
+        return Accepted { count: place, next: draw(from, correct(place)) };
     }
     let last = drafted.len();
-    Ok(Accepted { count: last, next: draw(target[last].as_ref(), correct(last)) })
-}
-
-fn check(
-    drafted: &[usize],
-    draft: &[impl AsRef<[f64]>],
-    target: &[impl AsRef<[f64]>],
-) -> Result<(), SpeculationError> {
-    if draft.len() != drafted.len() || target.len() != drafted.len() + 1 {
-        let (drafted, draft, target) = (drafted.len(), draft.len(), target.len());
-        return Err(SpeculationError::Places { drafted, draft, target });
-    }
-    for (place, (&token, q)) in drafted.iter().zip(draft).enumerate() {
-        let (q, p) = (q.as_ref(), target[place].as_ref());
-        if q.len() != p.len() {
-            return Err(SpeculationError::Vocabulary { place, draft: q.len(), target: p.len() });
-        }
-        let probability = q.get(token).copied().unwrap_or(0.0);
-        if !(probability > 0.0 && probability.is_finite()) {
-            return Err(SpeculationError::Impossible { place, token, probability });
-        }
-    }
-    for (place, p) in target.iter().enumerate() {
-        let sum: f64 = p.as_ref().iter().sum();
-        let negative = p.as_ref().iter().any(|&p| p < 0.0);
-        if negative || !(sum > 0.0 && sum.is_finite()) {
-            return Err(SpeculationError::Distribution { place, sum });
-        }
-    }
-    Ok(())
+    Accepted { count: last, next: draw(target[last].as_ref(), correct(last)) }
 }
 
 #[cfg(test)]
@@ -161,7 +73,7 @@ mod tests {
             for a in 0..GRID {
                 for c in 0..GRID {
                     let done = speculate(&[token], &[draft], &[target, next], |_| middle(a), |_| middle(c));
-                    let Accepted { count, next } = done.unwrap();
+                    let Accepted { count, next } = done;
                     first[if count == 1 { token } else { next }] += q / (GRID * GRID) as f64;
                 }
             }
@@ -215,7 +127,7 @@ mod tests {
                     |place| [a, b][place],
                     |_| c,
                 );
-                let Accepted { count, next } = done.unwrap();
+                let Accepted { count, next } = done;
                 let weight = drawn / CELLS.pow(3) as f64;
                 match count {
                     // Weight the second token by the target's distribution: it comes from the next call,
@@ -246,34 +158,11 @@ mod tests {
             let draft = drafted.map(sure);
             for uniform in [0.0, 0.5, 1.0 - f64::EPSILON] {
                 let done = speculate(&drafted, &draft, &target, |_| uniform, |_| uniform);
-                assert_eq!(done, Ok(Accepted { count, next }));
+                assert_eq!(done, Accepted { count, next });
             }
         }
         // Without drafted tokens, the next token is drawn from the target.
         let none: [[f64; 4]; 0] = [];
-        assert_eq!(speculate(&[], &none, &[[0.25; 4]], |_| 0.0, |_| 0.6), Ok(Accepted { count: 0, next: 2 }));
-    }
-
-    #[test]
-    fn what_does_not_belong_together_is_refused() {
-        let half = [0.5, 0.5];
-        let never = |_: usize| -> f64 { unreachable!("nothing is decided") };
-        let run = |drafted: &[usize], draft: &[&[f64]], target: &[&[f64]]| {
-            speculate(drafted, draft, target, never, never).unwrap_err()
-        };
-        assert!(matches!(run(&[0], &[&half], &[&half]), SpeculationError::Places { target: 1, .. }));
-        assert!(matches!(run(&[0], &[], &[&half, &half]), SpeculationError::Places { draft: 0, .. }));
-        let other = [0.5, 0.25, 0.25];
-        let error = run(&[0], &[&half], &[&other, &half]);
-        assert_eq!(error, SpeculationError::Vocabulary { place: 0, draft: 2, target: 3 });
-        for token in [1, 2] {
-            let error = run(&[token], &[&[1.0, 0.0]], &[&half, &half]);
-            assert_eq!(error, SpeculationError::Impossible { place: 0, token, probability: 0.0 });
-            assert!(!error.remedy().is_empty());
-        }
-        for bad in [&[0.0, 0.0], &[f64::NAN, 1.0], &[-0.5, 1.5], &[f64::INFINITY, 0.0]] {
-            let error = run(&[0], &[&half], &[&half, bad]);
-            assert!(matches!(error, SpeculationError::Distribution { place: 1, .. }), "{error}");
-        }
+        assert_eq!(speculate(&[], &none, &[[0.25; 4]], |_| 0.0, |_| 0.6), Accepted { count: 0, next: 2 });
     }
 }

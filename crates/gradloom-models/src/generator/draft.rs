@@ -40,9 +40,9 @@ impl Generator {
     /// Generates one text by speculative decoding.
     ///
     /// The draft model, a smaller one with the same vocabulary, proposes up to `drafted` tokens at a time,
-    /// and this model verifies them in one step. The tokens have exactly this model's distribution (see
-    /// [`speculate`]); at temperature 0 they are the tokens that it would choose alone. `on_token` is called
-    /// with each token as it is accepted. Beyond the draft model's context, nothing is proposed; the text
+    /// and this model verifies them in one step. The tokens have exactly this model's distribution
+    /// (Leviathan, Kalman and Matias, 2023); at temperature 0 they are the tokens that it would choose alone.
+    /// `on_token` is called with each token as it is accepted. Beyond the draft model's context, nothing is proposed; the text
     /// ends at this model's context, even if the request [rolls](Request::rolls). Returns the reason why the
     /// text ended, and the numbers of accepted and proposed tokens.
     ///
@@ -120,8 +120,7 @@ fn write(
             &target,
             |place| uniform(place, Draw::Accept),
             |place| uniform(place, Draw::Correction),
-        )
-        .map_err(|error| refusal(error.to_string(), error.remedy()))?;
+        );
         counts = [counts[0] + accepted.count, counts[1] + count];
         for token in tokens[..accepted.count].iter().copied().chain([accepted.next as i32]) {
             if request.ends.contains(&token) {
