@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, Result};
 use crate::tokenizer::AnyTokenizer;
-use crate::train::settings::{Settings, invalid_any};
+use crate::train::settings::{Settings, invalid_model};
 use crate::world;
 use gradloom::ir::Type;
 use gradloom::nn::{Module, Visitor};
@@ -37,7 +37,7 @@ pub(crate) struct Smaller {
 /// Compiles the training step of a run. On a rank of a world, it has the rank's part of the batch.
 pub(crate) fn compile(settings: &Settings, device: &Device, smaller: Smaller) -> Result<ModelTrain> {
     let training = &settings.training;
-    let model = settings.model.build().map_err(|error| invalid_any(&error))?;
+    let model = settings.model.build().map_err(|error| invalid_model(&error))?;
     if let Some(lora) = &settings.lora {
         lora.attach(&model)?;
     }

@@ -1,8 +1,8 @@
 //! A model whose architecture is determined at run time.
 
-use crate::gpt2::{self, Gpt2, Gpt2Config};
+use crate::gpt2::{ConfigError, Gpt2, Gpt2Config};
 use crate::language_model::{Attend, LanguageModel, Sizes};
-use crate::llama::{Llama, LlamaConfig, LlamaConfigError};
+use crate::llama::{Llama, LlamaConfig};
 use gradloom_core::nn::Module;
 use gradloom_core::trace::Tensor;
 use serde::{Deserialize, Serialize};
@@ -15,27 +15,6 @@ pub enum AnyConfig {
     Gpt2(Gpt2Config),
     /// The Llama family.
     Llama(LlamaConfig),
-}
-
-/// An error in the configuration of a model.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum AnyConfigError {
-    /// An error in a GPT-2 configuration.
-    #[error(transparent)]
-    Gpt2(#[from] gpt2::ConfigError),
-    /// An error in a Llama configuration.
-    #[error(transparent)]
-    Llama(#[from] LlamaConfigError),
-}
-
-impl AnyConfigError {
-    /// Returns a suggestion for fixing the error.
-    pub fn remedy(&self) -> String {
-        match self {
-            Self::Gpt2(error) => error.remedy(),
-            Self::Llama(error) => error.remedy().to_string(),
-        }
-    }
 }
 
 impl AnyConfig {
@@ -110,19 +89,18 @@ impl AnyConfig {
     ///
     /// # Errors
     /// Returns an error if the configuration is invalid.
-    pub fn validate(&self) -> Result<(), AnyConfigError> {
+    pub fn validate(&self) -> Result<(), ConfigError> {
         match self {
-            Self::Gpt2(config) => config.validate()?,
-            Self::Llama(config) => config.validate()?,
+            Self::Gpt2(config) => config.validate(),
+            Self::Llama(config) => config.validate(),
         }
-        Ok(())
     }
 
     /// Builds a model with this configuration.
     ///
     /// # Errors
     /// Returns an error if the configuration is invalid.
-    pub fn build(&self) -> Result<AnyModel, AnyConfigError> {
+    pub fn build(&self) -> Result<AnyModel, ConfigError> {
         Ok(match self {
             Self::Gpt2(config) => AnyModel::Gpt2(Gpt2::new(config)?),
             Self::Llama(config) => AnyModel::Llama(Llama::new(config)?),

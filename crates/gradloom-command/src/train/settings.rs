@@ -10,7 +10,7 @@ use crate::tokenizer::{AnyTokenizer, BYTES, FILE};
 use crate::world;
 use gradloom::nn::{LowRank, Module};
 use gradloom::optim::LARGEST_RATE;
-use gradloom_models::any_model::{AnyConfig, AnyConfigError};
+use gradloom_models::any_model::AnyConfig;
 use gradloom_models::gpt2::{ConfigError, Preset};
 use serde::Deserialize;
 
@@ -172,7 +172,7 @@ impl Settings {
 
     /// Resolves the settings with a model of these sizes.
     fn of(options: &Options, model: AnyConfig) -> Result<Self> {
-        model.validate().map_err(|error| invalid_any(&error))?;
+        model.validate().map_err(|error| invalid_model(&error))?;
         let name = match &options.init {
             Some(_) => INIT,
             None => options.preset.as_deref().unwrap_or("tiny"),
@@ -224,7 +224,7 @@ impl Settings {
             self.model = self.model.clone().with_vocabulary(tokenizer.get().vocabulary());
         }
         self.tokenizer = TokenizerSource { name: name.to_string(), sha256, ..self.tokenizer.clone() };
-        self.model.validate().map_err(|error| invalid_any(&error))?;
+        self.model.validate().map_err(|error| invalid_model(&error))?;
         self.check_batch()
     }
 
@@ -488,33 +488,29 @@ fn from_preset(options: &Options) -> Result<AnyConfig> {
     Ok(AnyConfig::Gpt2(model))
 }
 
-/// Returns the failure for invalid sizes of any model.
-pub(crate) fn invalid_any(error: &AnyConfigError) -> Failure {
-    match error {
-        AnyConfigError::Gpt2(error) => invalid_model(error),
-        AnyConfigError::Llama(_) => {
-            Failure::usage(format!("these sizes make no model: {error}")).help(error.remedy())
-        }
-    }
-}
-
 /// Returns the failure for invalid sizes, named by their flags.
 pub(crate) fn invalid_model(error: &ConfigError) -> Failure {
-    let flags = match error {
-        ConfigError::Zero { field } => format!("--{} 0", field.replace('_', "-")),
-        ConfigError::HeadsDoNotDivideWidth { width, heads } => format!("--width {width} --heads {heads}"),
-        ConfigError::Dropout { dropout } => format!("--dropout {dropout}"),
-        ConfigError::TooLarge { sizes, .. } => {
-            // Omit the vocabulary, which is the tokenizer's or the preset's, and has no flag.
-            let flags = sizes.iter().filter(|(field, _)| *field != "vocabulary");
-            let flags: Vec<String> =
-                flags.map(|(field, size)| format!("--{} {size}", field.replace('_', "-"))).collect();
-            return Failure::usage(format!("{}: {error}", flags.join(" "))).help("take a smaller one");
-        }
-        ConfigError::Epsilon { epsilon } => format!("epsilon {epsilon}"),
-        ConfigError::TooDeep { layers } => format!("--layers {layers}"),
+    let flag = |(field, size): &(&str, usize)| {
+        let has_flag = ["layers", "heads", "width", "mlp_width", "context"].contains(field);
+        has_flag.then(|| format!("--{} {size}", field.replace('_', "-")))
     };
-    Failure::usage(format!("{flags}: {error}")).help(error.remedy())
+    let (sizes, help) = match error {
+        ConfigError::Zero { field } => (vec![(*field, 0)], error.remedy()),
+        ConfigError::HeadsDoNotDivideWidth { width, heads } => {
+            (vec![("width", *width), ("heads", *heads)], error.remedy())
+        }
+        ConfigError::TooLarge { sizes, .. } => (sizes.clone(), "take a smaller one".to_string()),
+        ConfigError::TooDeep { layers } => (vec![("layers", *layers)], error.remedy()),
+        ConfigError::Dropout { dropout } => {
+            return Failure::usage(format!("--dropout {dropout}: {error}")).help(error.remedy());
+        }
+        ConfigError::KeyHeads { .. } | ConfigError::OddDepth(_) | ConfigError::NotPositive { .. } => {
+            (Vec::new(), error.remedy())
+        }
+    };
+    let flags: Vec<String> = sizes.iter().filter_map(flag).collect();
+    let flags = if flags.is_empty() { "these sizes make no model".to_string() } else { flags.join(" ") };
+    Failure::usage(format!("{flags}: {error}")).help(help)
 }
 
 #[cfg(test)]

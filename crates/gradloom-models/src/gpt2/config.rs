@@ -62,17 +62,17 @@ pub const MOST_LAYERS: usize = 512;
 const SEARCHED: usize = 1 << 16;
 
 /// Returns `true` if the elements of a tensor can be indexed with `i32`.
-fn countable(rows: usize, columns: usize) -> bool {
+pub(crate) fn countable(rows: usize, columns: usize) -> bool {
     rows.checked_mul(columns).is_some_and(|n| n <= i32::MAX as usize)
 }
 
-/// An error in a [`Gpt2Config`].
+/// An error in the configuration of a model.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigError {
     /// A size is 0.
     #[error("{field} is 0")]
     Zero {
-        /// Name of the field in [`Gpt2Config`].
+        /// Name of the field.
         field: &'static str,
     },
     /// The number of heads does not divide the width.
@@ -95,14 +95,27 @@ pub enum ConfigError {
     TooLarge {
         /// Name of the tensor or part.
         what: &'static str,
-        /// Fields of [`Gpt2Config`] that cause the error, with their values.
+        /// Fields that cause the error, with their values.
         sizes: Vec<(&'static str, usize)>,
     },
-    /// The epsilon is not positive and finite.
-    #[error("epsilon {epsilon} is not a number above 0")]
-    Epsilon {
-        /// Configured epsilon.
-        epsilon: f64,
+    /// The number of key heads does not divide the number of query heads.
+    #[error("{heads} heads of queries do not share {key_heads} heads of keys evenly")]
+    KeyHeads {
+        /// Configured number of query heads.
+        heads: usize,
+        /// Configured number of key heads.
+        key_heads: usize,
+    },
+    /// The width of a head is odd, so its elements cannot be rotated in pairs.
+    #[error("a head of {0} elements has no pairs to turn")]
+    OddDepth(usize),
+    /// A number is not positive and finite.
+    #[error("{name} {value} is not a number above 0")]
+    NotPositive {
+        /// Name of the field.
+        name: &'static str,
+        /// Configured value.
+        value: f64,
     },
     /// The model has more layers than can be compiled in reasonable time.
     #[error("{layers} layers are more than the {MOST_LAYERS} that can be compiled")]
@@ -140,7 +153,9 @@ impl ConfigError {
                 }
             }
             ConfigError::Dropout { .. } => "take a probability such as 0.1, or 0 for none".to_string(),
-            ConfigError::Epsilon { .. } => "take a small number such as 0.00001".to_string(),
+            ConfigError::KeyHeads { .. } => "take a number of key heads that divides the heads".to_string(),
+            ConfigError::OddDepth(_) => "take an even length".to_string(),
+            ConfigError::NotPositive { .. } => "take a finite number above 0".to_string(),
             ConfigError::TooLarge { sizes, .. } => {
                 let fields: Vec<&str> = sizes.iter().map(|(field, _)| *field).collect();
                 format!("take a smaller {}", fields.join(" or "))
@@ -173,16 +188,12 @@ impl Gpt2Config {
     ///
     /// The result is only meaningful if [`validate`](Self::validate) accepts the configuration.
     pub fn parameters(&self) -> usize {
-        self.checked_parameters().unwrap_or(usize::MAX)
-    }
-
-    fn checked_parameters(&self) -> Option<usize> {
-        let square = self.width.checked_mul(self.width)?;
-        let mlp = self.width.checked_mul(2)?.checked_add(1)?.checked_mul(self.mlp_width())?;
-        let block = square.checked_mul(4)?.checked_add(self.width.checked_mul(9)?)?.checked_add(mlp)?;
-        let tokens = self.vocabulary.checked_mul(2 - usize::from(self.tied))?;
-        let embeddings = tokens.checked_add(self.context)?.checked_mul(self.width)?;
-        block.checked_mul(self.layers)?.checked_add(embeddings)?.checked_add(self.width.checked_mul(2)?)
+        let square = self.width.saturating_mul(self.width);
+        let mlp = self.width.saturating_mul(2).saturating_add(1).saturating_mul(self.mlp_width());
+        let block = square.saturating_mul(4).saturating_add(self.width.saturating_mul(9)).saturating_add(mlp);
+        let tokens = self.vocabulary.saturating_mul(2 - usize::from(self.tied));
+        let vectors = tokens.saturating_add(self.context).saturating_add(2);
+        block.saturating_mul(self.layers).saturating_add(vectors.saturating_mul(self.width))
     }
 
     /// Checks that a model can be built from the configuration.
@@ -221,7 +232,7 @@ impl Gpt2Config {
             return Err(ConfigError::Dropout { dropout: self.dropout });
         }
         if !(self.epsilon > 0.0 && self.epsilon.is_finite()) {
-            return Err(ConfigError::Epsilon { epsilon: self.epsilon });
+            return Err(ConfigError::NotPositive { name: "epsilon", value: self.epsilon });
         }
         if self.layers > MOST_LAYERS {
             return Err(ConfigError::TooDeep { layers: self.layers });
@@ -235,7 +246,7 @@ impl Gpt2Config {
             }
         }
         // Count the parameters, their gradients and two moments, with four bytes each.
-        match self.checked_parameters().and_then(|n| n.checked_mul(16)) {
+        match self.parameters().checked_mul(16) {
             Some(bytes) if bytes <= isize::MAX as usize => Ok(()),
             _ => too_large("the model", &[("layers", self.layers), width]),
         }

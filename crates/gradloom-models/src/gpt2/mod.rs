@@ -6,6 +6,7 @@ mod config;
 mod model;
 mod presets;
 
+pub(crate) use config::countable;
 pub use config::{ConfigError, Gpt2Config, MOST_LAYERS};
 pub use model::{Block, Gpt2, Mlp};
 pub use presets::{PRESETS, Preset};

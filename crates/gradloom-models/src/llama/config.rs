@@ -1,7 +1,7 @@
 //! Configuration of a model of the Llama family, and its validation.
 
 use super::{Rotary, RotaryScaling};
-use crate::gpt2::MOST_LAYERS;
+use crate::gpt2::{ConfigError, MOST_LAYERS, countable};
 use serde::{Deserialize, Serialize};
 
 /// Configuration of a model of the Llama family.
@@ -45,53 +45,6 @@ pub struct LlamaConfig {
     pub mlp_bias: bool,
 }
 
-/// An error in a [`LlamaConfig`].
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum LlamaConfigError {
-    /// A size is 0.
-    #[error("{0} is 0")]
-    Zero(&'static str),
-    /// The number of key heads does not divide the number of query heads.
-    #[error("{heads} heads of queries do not share {key_heads} heads of keys evenly")]
-    KeyHeads {
-        /// Number of query heads.
-        heads: usize,
-        /// Number of key heads.
-        key_heads: usize,
-    },
-    /// The width of a head is odd, so its elements cannot be rotated in pairs.
-    #[error("a head of {0} elements has no pairs to turn")]
-    OddDepth(usize),
-    /// A number is not positive and finite.
-    #[error("{name} {value} is not a number above 0")]
-    NotPositive {
-        /// Name of the field.
-        name: &'static str,
-        /// Value of the field.
-        value: f64,
-    },
-    /// A tensor would have more elements than an `i32` can index.
-    #[error("{0} of this configuration is too large")]
-    TooLarge(&'static str),
-    /// The model has more layers than can be compiled in reasonable time.
-    #[error("{0} layers are more than the {MOST_LAYERS} that can be compiled")]
-    TooDeep(usize),
-}
-
-impl LlamaConfigError {
-    /// Returns a suggestion for fixing the error.
-    pub fn remedy(&self) -> &'static str {
-        match self {
-            Self::Zero(_) => "set it to 1 or more",
-            Self::KeyHeads { .. } => "take a number of key heads that divides the heads",
-            Self::OddDepth(_) => "take an even length",
-            Self::NotPositive { .. } => "take a finite number above 0",
-            Self::TooLarge(_) => "take smaller sizes",
-            Self::TooDeep(_) => "take fewer layers",
-        }
-    }
-}
-
 impl LlamaConfig {
     /// Returns the number of trainable parameters. The result is only meaningful if
     /// [`validate`](Self::validate) accepts the configuration.
@@ -119,7 +72,7 @@ impl LlamaConfig {
     ///
     /// # Errors
     /// Returns an error if the configuration is invalid.
-    pub fn validate(&self) -> Result<(), LlamaConfigError> {
+    pub fn validate(&self) -> Result<(), ConfigError> {
         let sizes = [
             ("vocabulary", self.vocabulary),
             ("context", self.context),
@@ -131,14 +84,14 @@ impl LlamaConfig {
             ("depth", self.depth),
             ("window", self.window.unwrap_or(1)),
         ];
-        if let Some((name, _)) = sizes.into_iter().find(|(_, size)| *size == 0) {
-            return Err(LlamaConfigError::Zero(name));
+        if let Some((field, _)) = sizes.into_iter().find(|(_, size)| *size == 0) {
+            return Err(ConfigError::Zero { field });
         }
         if !self.heads.is_multiple_of(self.key_heads) {
-            return Err(LlamaConfigError::KeyHeads { heads: self.heads, key_heads: self.key_heads });
+            return Err(ConfigError::KeyHeads { heads: self.heads, key_heads: self.key_heads });
         }
         if !self.depth.is_multiple_of(2) {
-            return Err(LlamaConfigError::OddDepth(self.depth));
+            return Err(ConfigError::OddDepth(self.depth));
         }
         let mut numbers = vec![("epsilon", self.epsilon), ("the rotary base", self.rotary.base)];
         match self.rotary.scaling {
@@ -156,22 +109,29 @@ impl LlamaConfig {
             }
         }
         if let Some((name, value)) = numbers.into_iter().find(|(_, x)| !(*x > 0.0 && x.is_finite())) {
-            return Err(LlamaConfigError::NotPositive { name, value });
+            return Err(ConfigError::NotPositive { name, value });
         }
         if self.layers > MOST_LAYERS {
-            return Err(LlamaConfigError::TooDeep(self.layers));
+            return Err(ConfigError::TooDeep { layers: self.layers });
         }
-        let products = [
-            ("the token embedding", self.vocabulary, self.width),
-            ("the projection of queries", self.heads.saturating_mul(self.depth), self.width),
-            ("the MLP", self.mlp_width, self.width),
-            // Limit the context too, because positions are i32.
-            ("the context", self.context, 1),
+        let width = ("width", self.width);
+        let queries = self.heads.saturating_mul(self.depth);
+        let matrices = [
+            ("the token embedding", self.vocabulary, vec![("vocabulary", self.vocabulary), width]),
+            ("the projection of queries", queries, vec![("heads", self.heads), ("depth", self.depth), width]),
+            ("the MLP", self.mlp_width, vec![("mlp_width", self.mlp_width), width]),
         ];
-        for (what, rows, columns) in products {
-            if rows.checked_mul(columns).is_none_or(|elements| elements > i32::MAX as usize) {
-                return Err(LlamaConfigError::TooLarge(what));
+        for (what, rows, sizes) in matrices {
+            if !countable(rows, self.width) {
+                return Err(ConfigError::TooLarge { what, sizes });
             }
+        }
+        // Limit the context too, because positions are i32.
+        if !countable(self.context, 1) {
+            return Err(ConfigError::TooLarge {
+                what: "the context",
+                sizes: vec![("context", self.context)],
+            });
         }
         Ok(())
     }

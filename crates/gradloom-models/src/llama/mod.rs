@@ -6,6 +6,6 @@ mod config;
 mod model;
 mod rotary;
 
-pub use config::{LlamaConfig, LlamaConfigError};
+pub use config::LlamaConfig;
 pub use model::{Attention, Block, Layers, Llama, Mlp};
 pub use rotary::{Rotary, RotaryScaling};

@@ -3,8 +3,9 @@
 //! Parameter names are Hugging Face's (`model.layers.0.self_attn.q_proj.weight`, ..). Linear weights are
 //! `[in, out]` here and `[out, in]` in Hugging Face files.
 
+use super::LlamaConfig;
 use super::rotary::Turns;
-use super::{LlamaConfig, LlamaConfigError};
+use crate::gpt2::ConfigError;
 use crate::language_model::{Attend, LanguageModel, Sizes};
 use gradloom_core::nn::{Embedding, Init, Linear, Module, RmsNorm};
 use gradloom_core::trace::{Tensor, checkpoint};
@@ -90,7 +91,7 @@ impl Llama {
     ///
     /// # Errors
     /// Returns an error if the configuration is invalid; see [`LlamaConfig::validate`].
-    pub fn new(config: &LlamaConfig) -> Result<Self, LlamaConfigError> {
+    pub fn new(config: &LlamaConfig) -> Result<Self, ConfigError> {
         config.validate()?;
         let model = Layers {
             embed_tokens: Embedding::new(config.vocabulary, config.width).init(INIT),
