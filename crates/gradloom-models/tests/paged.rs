@@ -87,8 +87,8 @@ impl Paged {
             }
             self.copy.run((&from, &to)).unwrap();
         }
-        let counts: Vec<_> = texts.iter().map(|(id, new)| (*id, new.len())).collect();
-        let batch = self.pages.batch(&counts, SHAPE).unwrap();
+        let rows: Vec<_> = texts.iter().map(|(id, new)| Some((*id, 0..new.len()))).collect();
+        let batch = self.pages.batch(&rows, SHAPE).unwrap();
         let mut ids = vec![0; SHAPE.rows * SHAPE.time];
         for (row, (_, new)) in texts.iter().enumerate() {
             ids[row * SHAPE.time..][..new.len()].copy_from_slice(new);

@@ -187,7 +187,7 @@ impl Memory {
         let form = Form::holding(rows.len(), time, head);
         let new = |row: &NewTokens<'_>| (row.sequence, row.under_way..row.under_way + row.tokens.len());
         let new: Vec<_> = rows.iter().map(|row| row.as_ref().map(new)).collect();
-        let batch = self.pages.batch_ahead(&new, form.shape(self.blocks)).map_err(refused)?;
+        let batch = self.pages.batch(&new, form.shape(self.blocks)).map_err(refused)?;
         let mut ids = vec![0; form.rows * form.time];
         for (place, row) in ids.chunks_mut(form.time).zip(rows) {
             let tokens = row.map_or(&[][..], |row| row.tokens);

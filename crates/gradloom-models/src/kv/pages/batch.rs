@@ -31,25 +31,16 @@ pub struct Batch {
 }
 
 impl Pages {
-    /// Returns the inputs of a step that computes, for each sequence in `chosen`, the given number of new
-    /// tokens, for which space must be reserved.
+    /// Returns the inputs of a step.
+    ///
+    /// For each row, `chosen` has the range of tokens to compute, relative to the end of the committed ones,
+    /// or `None` for an empty row. Space must be reserved up to the end of the range. The range begins after 0
+    /// if the step is queued after another one, whose tokens are not committed yet.
     ///
     /// # Errors
     /// Returns an error if a sequence is unknown, occurs twice or lacks space for its new tokens, if the
     /// shape is too small, or if an `i32` cannot index its elements.
-    pub fn batch(&self, chosen: &[(SequenceId, usize)], shape: BatchShape) -> Result<Batch, PagesError> {
-        let rows: Vec<_> = chosen.iter().map(|&(id, tokens)| Some((id, 0..tokens))).collect();
-        self.batch_ahead(&rows, shape)
-    }
-
-    /// Returns the inputs of a step that is queued after another one, whose tokens are not committed yet.
-    ///
-    /// For each row, `chosen` has the range of tokens to compute, relative to the end of the committed ones,
-    /// or `None` for an empty row. Space must be reserved up to the end of the range.
-    ///
-    /// # Errors
-    /// Returns an error in the same cases as [`Pages::batch`].
-    pub fn batch_ahead(
+    pub fn batch(
         &self,
         chosen: &[Option<(SequenceId, Range<usize>)>],
         shape: BatchShape,

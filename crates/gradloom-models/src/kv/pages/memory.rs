@@ -6,7 +6,7 @@
 use super::blocks::Blocks;
 use super::sequence::Sequence;
 use super::{BlockCopy, BlockId, Counts, PagesError, SequenceId};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// Bookkeeping of paged keys and values: the blocks of a pool, the sequences whose tables list them, and the
 /// tree of prefixes that keeps full blocks for later sequences.
@@ -201,11 +201,6 @@ impl Pages {
         self.sequences.values_mut().for_each(|sequence| sequence.shares = false);
     }
 
-    /// Returns the number of tokens in a block.
-    pub fn block_size(&self) -> usize {
-        self.block_size
-    }
-
     /// Returns the number of blocks for tokens: all blocks of the pool except [`BlockId::PADDING`].
     pub fn capacity(&self) -> usize {
         self.blocks.capacity()
@@ -216,49 +211,12 @@ impl Pages {
         self.blocks.counts()
     }
 
-    /// Returns the sequences that have not ended, oldest first.
-    pub fn sequences(&self) -> impl Iterator<Item = SequenceId> {
-        self.sequences.keys().copied()
-    }
-
     /// Returns the committed tokens of a sequence.
     ///
     /// # Errors
     /// Returns an error if the sequence is unknown.
     pub fn tokens(&self, sequence: SequenceId) -> Result<&[i32], PagesError> {
         Ok(&self.known(sequence)?.tokens)
-    }
-
-    /// Returns the number of tokens that the reserved space of a sequence holds.
-    ///
-    /// # Errors
-    /// Returns an error if the sequence is unknown.
-    pub fn room(&self, sequence: SequenceId) -> Result<usize, PagesError> {
-        Ok(self.known(sequence)?.room)
-    }
-
-    /// Returns the blocks of a sequence. Position p is row `p % block_size` of block `table[p / block_size]`.
-    ///
-    /// # Errors
-    /// Returns an error if the sequence is unknown.
-    pub fn table(&self, sequence: SequenceId) -> Result<&[BlockId], PagesError> {
-        Ok(&self.known(sequence)?.table)
-    }
-
-    /// Returns the fraction of positions in used blocks that contain no token, or 0 if no block is used. A
-    /// position counts once, however many sequences share it. Takes O(sum of the tables' lengths).
-    pub fn fragmentation(&self) -> f64 {
-        let mut filled = HashMap::new();
-        for sequence in self.sequences.values() {
-            for (i, block) in sequence.table.iter().enumerate() {
-                let tokens = sequence.tokens.len().saturating_sub(i * self.block_size).min(self.block_size);
-                let most = filled.entry(block).or_insert(0);
-                *most = tokens.max(*most);
-            }
-        }
-        let positions = (filled.len() * self.block_size).max(1);
-        let unfilled: usize = filled.values().map(|tokens| self.block_size - tokens).sum();
-        unfilled as f64 / positions as f64
     }
 
     pub(super) fn known(&self, sequence: SequenceId) -> Result<&Sequence, PagesError> {

@@ -198,25 +198,25 @@ fn batches_are_ragged() {
     pages.reserve(b, 3).unwrap();
     // Blocks are allocated in order: 1 and 2 for the text of `a`, 3 for its space, 4 and 5 for `b`.
     let shape = BatchShape { rows: 3, time: 4, blocks: 3 };
-    let batch = pages.batch(&[(b, 3), (a, 2)], shape).unwrap();
+    let batch = pages.batch_of(&[(b, 3), (a, 2)], shape).unwrap();
     let tables = vec![4, 5, 0, 1, 2, 3, 0, 0, 0];
     assert_eq!(batch, Batch { tables, starts: vec![0, 3, 0], lengths: vec![3, 5, 0] });
     // This step follows one that computes one token of each sequence.
     let ahead = [Some((b, 1..3)), Some((a, 1..2))];
-    let ahead = pages.batch_ahead(&ahead, BatchShape { time: 2, ..shape }).unwrap();
+    let ahead = pages.batch(&ahead, BatchShape { time: 2, ..shape }).unwrap();
     assert_eq!(ahead, Batch { starts: vec![1, 4, 0], ..batch });
     // An empty row has a table of padding blocks.
-    let ahead = pages.batch_ahead(&[None, Some((a, 1..2))], shape).unwrap();
+    let ahead = pages.batch(&[None, Some((a, 1..2))], shape).unwrap();
     let tables = vec![0, 0, 0, 1, 2, 3, 0, 0, 0];
     assert_eq!(ahead, Batch { tables, starts: vec![0, 4, 0], lengths: vec![0, 5, 0] });
     // Blocks of reserved space that the step does not use are not listed.
-    let batch = pages.batch(&[(a, 1)], BatchShape { rows: 1, time: 1, blocks: 2 }).unwrap();
+    let batch = pages.batch_of(&[(a, 1)], BatchShape { rows: 1, time: 1, blocks: 2 }).unwrap();
     assert_eq!((batch.tables, batch.lengths), (vec![1, 2], vec![4]));
     // A row without new tokens needs no space, and an empty batch is valid.
-    let batch = pages.batch(&[(a, 0)], BatchShape { rows: 1, time: 0, blocks: 2 }).unwrap();
+    let batch = pages.batch_of(&[(a, 0)], BatchShape { rows: 1, time: 0, blocks: 2 }).unwrap();
     assert_eq!((batch.starts, batch.lengths), (vec![3], vec![3]));
     let none = Batch { tables: vec![], starts: vec![], lengths: vec![] };
-    assert_eq!(pages.batch(&[], BatchShape { rows: 0, time: 1, blocks: 1 }), Ok(none));
+    assert_eq!(pages.batch_of(&[], BatchShape { rows: 0, time: 1, blocks: 1 }), Ok(none));
 }
 
 #[test]
@@ -225,18 +225,18 @@ fn batches_refuse_what_does_not_fit() {
     let a = filled(&mut pages, &[1, 2, 3]).unwrap();
     let b = pages.fork(a).unwrap();
     let shape = BatchShape { rows: 2, time: 1, blocks: 2 };
-    assert_eq!(pages.batch(&[(a, 1), (a, 1)], shape), Err(PagesError::Twice { sequence: a }));
+    assert_eq!(pages.batch_of(&[(a, 1), (a, 1)], shape), Err(PagesError::Twice { sequence: a }));
     assert_eq!(
-        pages.batch(&[(a, 1), (b, 1)], shape),
+        pages.batch_of(&[(a, 1), (b, 1)], shape),
         Err(PagesError::NoRoom { sequence: b, tokens: 1, room: 0 }),
         "it would write to the block of the other"
     );
     assert_eq!(
-        pages.batch_ahead(&[Some((a, 1..2))], shape),
+        pages.batch(&[Some((a, 1..2))], shape),
         Err(PagesError::NoRoom { sequence: a, tokens: 2, room: 1 }),
         "the step before needs room, too"
     );
-    let too_small = |shape| match pages.batch(&[(a, 1)], shape).unwrap_err() {
+    let too_small = |shape| match pages.batch_of(&[(a, 1)], shape).unwrap_err() {
         PagesError::Shape { axis, needed, given } => (axis, needed, given),
         error => panic!("{error}"),
     };
@@ -245,7 +245,7 @@ fn batches_refuse_what_does_not_fit() {
     assert_eq!(too_small(BatchShape { blocks: 1, ..shape }), ("blocks in a row", 2, 1));
     for shape in [BatchShape { rows: usize::MAX, ..shape }, BatchShape { rows: 0, time: 1 << 40, blocks: 1 }]
     {
-        assert!(matches!(pages.batch(&[], shape), Err(PagesError::TooLarge { what: "a batch", .. })));
+        assert!(matches!(pages.batch_of(&[], shape), Err(PagesError::TooLarge { what: "a batch", .. })));
     }
 }
 

@@ -213,7 +213,7 @@ impl Device {
         let time = chosen.iter().map(|(_, new)| new.len()).max().unwrap_or(0) + 1;
         let (rows, blocks) = (chosen.len() + 1, self.pages.capacity());
         let counts: Vec<_> = chosen.iter().map(|(id, new)| (*id, new.len())).collect();
-        let batch = self.pages.batch(&counts, BatchShape { rows, time, blocks }).unwrap();
+        let batch = self.pages.batch_of(&counts, BatchShape { rows, time, blocks }).unwrap();
         let mut written = BTreeSet::new();
         let size = self.pages.block_size();
         let places = (0..rows).flat_map(|row| (0..time).map(move |t| (row, t)));

@@ -30,7 +30,7 @@ fn foreign_block() {
     assert_eq!(here.table(theirs), Err(unknown.clone()));
     assert_eq!(here.tokens(theirs), Err(unknown.clone()));
     assert_eq!(here.room(theirs), Err(unknown.clone()));
-    assert_eq!(here.batch(&[(theirs, 0)], shape), Err(unknown));
+    assert_eq!(here.batch_of(&[(theirs, 0)], shape), Err(unknown));
     assert!(here == before);
 }
 
@@ -79,23 +79,6 @@ fn available_above_capacity() {
         }
     }
     assert_eq!(pages.counts(), counts(2, 1, 0));
-}
-
-#[test]
-fn fragmentation_division_by_zero_or_less() {
-    let mut pages = pages(4, 4);
-    assert_eq!(pages.fragmentation(), 0.0, "no block is used");
-    let a = filled(&mut pages, &[1, 2, 3, 4, 5]).unwrap();
-    assert_eq!(pages.fragmentation(), 3.0 / 8.0);
-    let b = pages.fork(a).unwrap();
-    assert_eq!(pages.fragmentation(), 3.0 / 8.0, "shared positions count once");
-    pages.truncate(b, 2).unwrap();
-    assert_eq!(pages.fragmentation(), 3.0 / 8.0, "the other sequence fills the block");
-    pages.end(a).unwrap();
-    assert_eq!(pages.fragmentation(), 2.0 / 4.0);
-    pages.end(b).unwrap();
-    let _ = pages.end(b);
-    assert_eq!(pages.fragmentation(), 0.0);
 }
 
 #[test]

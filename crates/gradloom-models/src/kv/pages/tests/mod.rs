@@ -22,6 +22,33 @@ impl Random {
     }
 }
 
+impl Pages {
+    fn block_size(&self) -> usize {
+        self.block_size
+    }
+
+    /// Returns the sequences that have not ended, oldest first.
+    fn sequences(&self) -> impl Iterator<Item = SequenceId> {
+        self.sequences.keys().copied()
+    }
+
+    /// Returns the number of tokens that the reserved space of a sequence holds.
+    fn room(&self, sequence: SequenceId) -> Result<usize, PagesError> {
+        Ok(self.known(sequence)?.room)
+    }
+
+    /// Returns the blocks of a sequence.
+    fn table(&self, sequence: SequenceId) -> Result<&[BlockId], PagesError> {
+        Ok(&self.known(sequence)?.table)
+    }
+
+    /// Returns the inputs of a step that computes a number of new tokens of each sequence.
+    fn batch_of(&self, chosen: &[(SequenceId, usize)], shape: BatchShape) -> Result<Batch, PagesError> {
+        let rows: Vec<_> = chosen.iter().map(|&(id, tokens)| Some((id, 0..tokens))).collect();
+        self.batch(&rows, shape)
+    }
+}
+
 fn pages(capacity: usize, block_size: usize) -> Pages {
     Pages::new(capacity + 1, block_size).unwrap()
 }
