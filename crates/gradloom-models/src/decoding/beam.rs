@@ -5,6 +5,8 @@
 //! hypotheses. The rules are those of transformers 5.24 (`generate(num_beams=..)`). Invariant: running
 //! sequences are sorted by score; ties are broken in favor of the earlier parent, then the lower token id.
 
+use gradloom_core::error::{Error, ErrorKind, Result};
+
 /// Condition for ending a search while sequences are still running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EarlyStopping {
@@ -33,52 +35,6 @@ pub struct BeamOptions {
     pub most: usize,
     /// Tokens that end a sequence.
     pub ends: Vec<i32>,
-}
-
-/// An error in the options or input of a beam search.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum BeamError {
-    /// The number of beams or the maximum length is 0.
-    #[error("a beam search of {beams} beams and at most {most} tokens")]
-    Nothing {
-        /// Number of beams.
-        beams: usize,
-        /// Maximum number of new tokens.
-        most: usize,
-    },
-    /// The length penalty is not finite.
-    #[error("the length penalty {0} is not a finite number")]
-    LengthPenalty(f64),
-    /// The number of log-probabilities is not a multiple of the number of running sequences.
-    #[error("{numbers} log-probabilities for {rows} running sequences")]
-    Rows {
-        /// Number of log-probabilities.
-        numbers: usize,
-        /// Number of running sequences.
-        rows: usize,
-    },
-    /// A log-probability is NaN or above 0.
-    #[error("the log-probability of token {token} after sequence {row} is {value}")]
-    NotLog {
-        /// Index of the running sequence.
-        row: usize,
-        /// Id of the token.
-        token: usize,
-        /// Invalid value.
-        value: f64,
-    },
-}
-
-impl BeamError {
-    /// Returns a suggestion for fixing the error.
-    pub fn remedy(&self) -> &'static str {
-        match self {
-            Self::Nothing { .. } => "search with at least one beam, for at least one token",
-            Self::LengthPenalty(_) => "1 is the mean of the log-probabilities, 0 their sum",
-            Self::Rows { .. } => "give a row of the vocabulary for each sequence of `Beams::running`",
-            Self::NotLog { .. } => "give the logarithms of probabilities, from -inf to 0",
-        }
-    }
 }
 
 /// A sequence of new tokens.
@@ -121,13 +77,15 @@ impl Beams {
     /// # Errors
     /// Returns an error if the number of beams or the maximum length is 0, or the length penalty is not
     /// finite.
-    pub fn new(options: BeamOptions) -> Result<Self, BeamError> {
+    pub fn new(options: BeamOptions) -> Result<Self> {
         let BeamOptions { beams, most, length_penalty, .. } = options;
         if beams == 0 || most == 0 {
-            return Err(BeamError::Nothing { beams, most });
+            let message = format!("a beam search of {beams} beams and at most {most} tokens");
+            return Err(refusal(message, "search with at least one beam, for at least one token"));
         }
         if !length_penalty.is_finite() {
-            return Err(BeamError::LengthPenalty(length_penalty));
+            let message = format!("the length penalty {length_penalty} is not a finite number");
+            return Err(refusal(message, "1 is the mean of the log-probabilities, 0 their sum"));
         }
         let prompt = Hypothesis { tokens: Vec::new(), score: 0.0 };
         Ok(Self { options, length: 0, running: vec![prompt], ended: Vec::new(), hopeless: false })
@@ -147,13 +105,17 @@ impl Beams {
     /// # Errors
     /// Returns an error without changing the search if the values are not whole rows, or one is NaN or
     /// positive.
-    pub fn step(&mut self, log_probabilities: &[f32]) -> Result<Vec<Extension>, BeamError> {
+    pub fn step(&mut self, log_probabilities: &[f32]) -> Result<Vec<Extension>> {
         let (numbers, rows) = (log_probabilities.len(), self.running.len());
         if rows == 0 && numbers == 0 {
             return Ok(Vec::new());
         }
         if rows == 0 || numbers == 0 || !numbers.is_multiple_of(rows) {
-            return Err(BeamError::Rows { numbers, rows });
+            let message = format!("{numbers} log-probabilities for {rows} running sequences");
+            return Err(refusal(
+                message,
+                "give a row of the vocabulary for each sequence of `Beams::running`",
+            ));
         }
         let candidates = self.candidates(log_probabilities, numbers / rows)?;
         self.length += 1;
@@ -197,17 +159,15 @@ impl Beams {
 
     /// Returns the most likely continuations in order: more than `beams`, so that enough of them continue
     /// even if some end.
-    fn candidates(
-        &self,
-        log_probabilities: &[f32],
-        vocabulary: usize,
-    ) -> Result<Vec<(Extension, f64)>, BeamError> {
+    fn candidates(&self, log_probabilities: &[f32], vocabulary: usize) -> Result<Vec<(Extension, f64)>> {
         let mut all = Vec::with_capacity(log_probabilities.len());
         for (row, logs) in log_probabilities.chunks(vocabulary).enumerate() {
             for (token, &value) in logs.iter().enumerate() {
                 let value = f64::from(value);
                 if value.is_nan() || value > SLACK {
-                    return Err(BeamError::NotLog { row, token, value });
+                    let message =
+                        format!("the log-probability of token {token} after sequence {row} is {value}");
+                    return Err(refusal(message, "give the logarithms of probabilities, from -inf to 0"));
                 }
                 if value > f64::NEG_INFINITY {
                     let extension = Extension { parent: row, token: token as i32 };
@@ -250,6 +210,10 @@ impl Beams {
         let worst = self.ended.last().filter(|_| self.is_full()).map(|worst| worst.score);
         matches!((best, worst), (Some(best), Some(worst)) if best <= worst)
     }
+}
+
+fn refusal(message: String, help: &str) -> Error {
+    Error::new(ErrorKind::Feed, message).help(help)
 }
 
 #[cfg(test)]
@@ -391,18 +355,23 @@ mod tests {
         };
         for (beams, most) in [(0, 1), (1, 0)] {
             let error = Beams::new(BeamOptions { beams, most, ..options.clone() }).unwrap_err();
-            assert_eq!(error, BeamError::Nothing { beams, most });
+            let message = format!("a beam search of {beams} beams and at most {most} tokens");
+            assert_eq!(error.message(), message);
         }
         let penalty = BeamOptions { length_penalty: f64::NAN, ..options.clone() };
-        assert!(matches!(Beams::new(penalty), Err(BeamError::LengthPenalty(_))));
+        let error = Beams::new(penalty).unwrap_err();
+        assert_eq!(error.message(), "the length penalty NaN is not a finite number");
         let mut beams = Beams::new(options).unwrap();
-        assert_eq!(beams.step(&[]).unwrap_err(), BeamError::Rows { numbers: 0, rows: 1 });
+        let error = beams.step(&[]).unwrap_err();
+        assert_eq!(error.message(), "0 log-probabilities for 1 running sequences");
         for value in [f32::NAN, 0.5, f32::INFINITY] {
             let error = beams.step(&[-1.0, value]).unwrap_err();
-            assert!(matches!(error, BeamError::NotLog { row: 0, token: 1, .. }), "{error}");
+            let message = format!("the log-probability of token 1 after sequence 0 is {value}");
+            assert_eq!(error.message(), message);
         }
         beams.step(&[-1.0, -2.0]).unwrap();
-        assert_eq!(beams.step(&[-1.0; 3]).unwrap_err(), BeamError::Rows { numbers: 3, rows: 2 });
+        let error = beams.step(&[-1.0; 3]).unwrap_err();
+        assert_eq!(error.message(), "3 log-probabilities for 2 running sequences");
         assert_eq!(beams.running().len(), 2);
     }
 }

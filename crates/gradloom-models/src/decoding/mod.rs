@@ -17,7 +17,7 @@ mod stop;
 mod text;
 mod utf8;
 
-pub use beam::{BeamError, BeamOptions, Beams, EarlyStopping, Extension, Hypothesis};
+pub use beam::{BeamOptions, Beams, EarlyStopping, Extension, Hypothesis};
 pub use device::{Choices, Chosen, LastTokens, Logprobs, Rows};
 pub use logprobs::logprobs;
 pub use past::Past;

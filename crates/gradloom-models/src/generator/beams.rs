@@ -1,11 +1,11 @@
 //! Beam search over paged keys and values.
 
 use super::Generator;
-use super::memory::{NewTokens, floats, refusal};
+use super::memory::{NewTokens, floats};
 use super::program::Head;
-use crate::decoding::{BeamError, BeamOptions, Beams, Hypothesis};
+use crate::decoding::{BeamOptions, Beams, Hypothesis};
 use crate::kv::pages::SequenceId;
-use gradloom_core::error::{Error, Result};
+use gradloom_core::error::Result;
 
 impl Generator {
     /// Returns the best continuations of a prompt, best first; see [`Beams`]. The blocks of the search must
@@ -16,7 +16,7 @@ impl Generator {
     /// context, if there are too few blocks, or if the device fails.
     pub fn beams(&mut self, prompt: &[i32], options: BeamOptions) -> Result<Vec<Hypothesis>> {
         self.check_text(prompt, options.most)?;
-        let mut beams = Beams::new(options).map_err(refused)?;
+        let mut beams = Beams::new(options)?;
         let mut running = vec![self.memory.begin(prompt, true)];
         let outcome = self.search(&mut beams, prompt, &mut running);
         for sequence in running {
@@ -32,7 +32,7 @@ impl Generator {
             let vocabulary = self.memory.vocabulary();
             logits.truncate(running.len() * vocabulary);
             logits.chunks_mut(vocabulary).for_each(log_softmax);
-            let extensions = beams.step(&logits).map_err(refused)?;
+            let extensions = beams.step(&logits)?;
             if extensions.is_empty() {
                 return Ok(());
             }
@@ -57,8 +57,4 @@ fn log_softmax(logits: &mut [f32]) {
     let sum: f64 = logits.iter().map(|&x| libm::exp(f64::from(x - most))).sum();
     let log = f64::from(most) + libm::log(sum);
     logits.iter_mut().for_each(|x| *x = (f64::from(*x) - log) as f32);
-}
-
-fn refused(error: BeamError) -> Error {
-    refusal(error.to_string(), error.remedy())
 }
