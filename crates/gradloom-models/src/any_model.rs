@@ -17,55 +17,47 @@ pub enum AnyConfig {
     Llama(LlamaConfig),
 }
 
+/// Evaluates an expression with the configuration or model of either architecture.
+macro_rules! each {
+    ($any:expr, $inner:ident => $value:expr) => {
+        match $any {
+            Self::Gpt2($inner) => $value,
+            Self::Llama($inner) => $value,
+        }
+    };
+}
+
 impl AnyConfig {
     /// Returns the size of the vocabulary.
     pub fn vocabulary(&self) -> usize {
-        match self {
-            Self::Gpt2(config) => config.vocabulary,
-            Self::Llama(config) => config.vocabulary,
-        }
+        each!(self, config => config.vocabulary)
     }
 
     /// Returns the configuration with another vocabulary size.
     #[must_use]
     pub fn with_vocabulary(mut self, vocabulary: usize) -> Self {
-        match &mut self {
-            Self::Gpt2(config) => config.vocabulary = vocabulary,
-            Self::Llama(config) => config.vocabulary = vocabulary,
-        }
+        each!(&mut self, config => config.vocabulary = vocabulary);
         self
     }
 
     /// Returns the context length: the maximum number of tokens that the model can read.
     pub fn context(&self) -> usize {
-        match self {
-            Self::Gpt2(config) => config.context,
-            Self::Llama(config) => config.context,
-        }
+        each!(self, config => config.context)
     }
 
     /// Returns the number of layers.
     pub fn layers(&self) -> usize {
-        match self {
-            Self::Gpt2(config) => config.layers,
-            Self::Llama(config) => config.layers,
-        }
+        each!(self, config => config.layers)
     }
 
     /// Returns the number of query heads in each layer.
     pub fn heads(&self) -> usize {
-        match self {
-            Self::Gpt2(config) => config.heads,
-            Self::Llama(config) => config.heads,
-        }
+        each!(self, config => config.heads)
     }
 
     /// Returns the width of the hidden state.
     pub fn width(&self) -> usize {
-        match self {
-            Self::Gpt2(config) => config.width,
-            Self::Llama(config) => config.width,
-        }
+        each!(self, config => config.width)
     }
 
     /// Returns the width of an MLP's hidden layer.
@@ -79,10 +71,7 @@ impl AnyConfig {
     /// Returns the number of trainable parameters. The result is only meaningful if
     /// [`validate`](Self::validate) accepts the configuration.
     pub fn parameters(&self) -> usize {
-        match self {
-            Self::Gpt2(config) => config.parameters(),
-            Self::Llama(config) => config.parameters(),
-        }
+        each!(self, config => config.parameters())
     }
 
     /// Checks that a model can be built from the configuration.
@@ -90,10 +79,7 @@ impl AnyConfig {
     /// # Errors
     /// Returns an error if the configuration is invalid.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        match self {
-            Self::Gpt2(config) => config.validate(),
-            Self::Llama(config) => config.validate(),
-        }
+        each!(self, config => config.validate())
     }
 
     /// Builds a model with this configuration.
@@ -131,10 +117,7 @@ impl AnyModel {
     /// [`Tensor::cross_entropy`].
     #[track_caller]
     pub fn loss(&self, ids: Tensor, targets: Tensor) -> Tensor {
-        match self {
-            Self::Gpt2(model) => model.loss(ids, targets),
-            Self::Llama(model) => model.loss(ids, targets),
-        }
+        each!(self, model => model.loss(ids, targets))
     }
 
     /// Checkpoints every block: training stores only the blocks' inputs and recomputes the rest. See
@@ -148,10 +131,7 @@ impl AnyModel {
     }
 
     fn as_model(&self) -> &dyn LanguageModel {
-        match self {
-            Self::Gpt2(model) => model,
-            Self::Llama(model) => model,
-        }
+        each!(self, model => model)
     }
 }
 
