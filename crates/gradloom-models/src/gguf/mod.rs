@@ -18,7 +18,6 @@ mod quantize;
 mod tokenizer;
 mod types;
 mod value;
-mod vocabulary;
 mod weights;
 mod words;
 
@@ -27,7 +26,6 @@ pub use dequantize::dequantize;
 pub use quantize::quantize;
 pub use types::TensorType;
 pub use value::{Array, FromValue, Value};
-pub use vocabulary::{TokenType, Vocabulary};
 
 use error::{damaged, error, unread};
 use gradloom_core::error::Result;

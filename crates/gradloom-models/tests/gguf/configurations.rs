@@ -3,7 +3,7 @@
 use crate::builder::Builder;
 use crate::refused;
 use gradloom_core::error::Result;
-use gradloom_models::gguf::{Architecture, Gguf, Layout, TensorType, TokenType, dequantize, quantize};
+use gradloom_models::gguf::{Architecture, Gguf, Layout, TensorType, dequantize, quantize};
 use serde_json::{Value, json};
 
 /// Returns the metadata of a GPT-2 with one layer, without any tensors.
@@ -256,13 +256,13 @@ fn vocabularies_that_do_not_fit_together() {
         tokens().entry("tokenizer.ggml.token_type", 9, &crate::builder::array(5, &bytes))
     };
     assert!(vocabulary(numbers(&[1, 6])).is_ok());
-    let undefined = vocabulary(numbers(&[0, 7])).unwrap().types;
-    assert_eq!(undefined, [TokenType::Undefined; 2], "llama.cpp reads them as none");
+    let undefined = vocabulary(numbers(&[0, 7])).unwrap();
+    assert!(undefined.special.is_empty() && undefined.added.is_empty(), "llama.cpp reads them as none");
     // An id outside the vocabulary, such as -1 or its bit pattern, is treated as absent.
-    for (id, found) in [(1u32, Some(1)), (2, None), (u32::MAX, None)] {
+    for (id, found) in [(1u32, Some("b")), (2, None), (u32::MAX, None)] {
         for ty in [4, 5] {
             let builder = tokens().entry("tokenizer.ggml.padding_token_id", ty, &id.to_le_bytes());
-            assert_eq!(vocabulary(builder).unwrap().padding, found);
+            assert_eq!(vocabulary(builder).unwrap().roles.pad.as_deref(), found);
         }
     }
     let cases = [

@@ -1,7 +1,7 @@
 //! Files from llama.cpp's converter, compared with the models that they were converted from.
 
 use crate::data;
-use gradloom_models::gguf::{Gguf, TokenType};
+use gradloom_models::gguf::Gguf;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
@@ -59,28 +59,27 @@ fn configurations_are_those_of_hugging_face() {
 #[test]
 fn merges_of_bytes() {
     let vocabulary = model("gpt2").0.vocabulary().unwrap();
-    assert_eq!((vocabulary.model.as_str(), vocabulary.pre.as_deref()), ("gpt2", Some("gpt-2")));
     assert_eq!(vocabulary.tokens.len(), 40);
     assert_eq!((&*vocabulary.tokens[26], &*vocabulary.tokens[39]), ("Ġ", "<|endoftext|>"));
     assert_eq!(vocabulary.merges[..3], ["t h", "th e", "Ġ the"]);
-    assert_eq!((vocabulary.types[0], vocabulary.types[39]), (TokenType::Normal, TokenType::Control));
-    assert_eq!((vocabulary.bos, vocabulary.eos, vocabulary.unknown), (Some(39), Some(39), None));
-    assert_eq!((vocabulary.scores.len(), vocabulary.add_bos, vocabulary.chat_template), (0, None, None));
+    assert_eq!((&vocabulary.special[..], &vocabulary.added[..]), (&[39][..], &[][..]));
+    let roles = vocabulary.roles;
+    let end = Some("<|endoftext|>");
+    assert_eq!((roles.bos.as_deref(), roles.eos.as_deref(), roles.unk), (end, end, None));
+    assert!(vocabulary.words.is_empty() && !vocabulary.whole_words, "GPT-2's pattern");
+    assert_eq!((vocabulary.scores.len(), vocabulary.begins_with_bos, roles.chat_template), (0, false, None));
 }
 
 #[test]
 fn pieces_with_scores() {
     let vocabulary = model("llama").0.vocabulary().unwrap();
-    assert_eq!((vocabulary.model.as_str(), vocabulary.pre), ("llama", None));
     assert_eq!(vocabulary.tokens[..6], ["<unk>", "<s>", "</s>", "<0x0A>", "▁", "▁a"]);
     assert_eq!((vocabulary.scores.len(), vocabulary.scores[47]), (48, -47.0));
-    assert_eq!(
-        vocabulary.types[..4],
-        [TokenType::Unknown, TokenType::Control, TokenType::Control, TokenType::Byte]
-    );
-    assert_eq!(vocabulary.types[47], TokenType::UserDefined);
-    assert_eq!((vocabulary.bos, vocabulary.eos, vocabulary.unknown), (Some(1), Some(2), Some(0)));
-    assert_eq!((vocabulary.add_bos, vocabulary.add_space_prefix), (Some(true), Some(false)));
-    let template = vocabulary.chat_template.unwrap();
+    assert_eq!((&vocabulary.special[..], &vocabulary.added[..]), (&[0, 1, 2][..], &[47][..]));
+    let roles = vocabulary.roles;
+    let named = [roles.bos, roles.eos, roles.unk].map(Option::unwrap);
+    assert_eq!(named, ["<s>", "</s>", "<unk>"]);
+    assert!(vocabulary.begins_with_bos && vocabulary.starts_plain);
+    let template = roles.chat_template.unwrap();
     assert!(template.starts_with("{% for m in messages %}"), "{template}");
 }
