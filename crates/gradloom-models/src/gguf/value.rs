@@ -9,87 +9,101 @@ use std::fmt;
 /// Maximum nesting depth of arrays. It exceeds what any known program writes, and limits stack use.
 const DEEPEST: usize = 8;
 
-/// A metadata value.
-#[allow(missing_docs)]
-#[derive(Clone, Copy, Debug)]
-pub enum Value<'a> {
-    U8(u8),
-    I8(i8),
-    U16(u16),
-    I16(i16),
-    U32(u32),
-    I32(i32),
-    F32(f32),
-    Bool(bool),
-    String(&'a str),
-    /// A string that is not UTF-8, written by a program that does not validate strings.
-    Bytes(&'a [u8]),
-    Array(Array<'a>),
-    U64(u64),
-    I64(i64),
-    F64(f64),
-}
-
 /// An array whose elements have the same type and remain in the file.
 #[derive(Clone, Copy)]
 pub struct Array<'a> {
     ty: u32,
+    name: &'static str,
     length: usize,
     bytes: &'a [u8],
     deep: usize,
 }
 
+const BOOL: u32 = 7;
 const STRING: u32 = 8;
 const ARRAY: u32 = 9;
-/// Names of the types, indexed by their numbers in the file.
-const NAMES: [&str; 13] =
-    ["u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "string", "array", "u64", "i64", "f64"];
-/// Minimum size of a value of each type in bytes: the exact size of numbers, and the header of strings and
-/// arrays.
-const SIZES: [usize; 13] = [1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8];
 
-impl<'a> Value<'a> {
-    /// Reads a value of the type with number `ty`, nested in `deep` arrays.
-    pub(super) fn read(cursor: &mut Cursor<'a>, ty: u32, deep: usize) -> Result<Self, Fault> {
-        Ok(match ty {
-            0 => Self::U8(u8::from_le_bytes(cursor.array()?)),
-            1 => Self::I8(i8::from_le_bytes(cursor.array()?)),
-            2 => Self::U16(u16::from_le_bytes(cursor.array()?)),
-            3 => Self::I16(i16::from_le_bytes(cursor.array()?)),
-            4 => Self::U32(cursor.u32()?),
-            5 => Self::I32(i32::from_le_bytes(cursor.array()?)),
-            6 => Self::F32(f32::from_le_bytes(cursor.array()?)),
-            7 => match cursor.array()? {
-                [0] => Self::Bool(false),
-                [1] => Self::Bool(true),
-                [other] => return Err(format!("a bool is {other} and not 0 or 1")),
-            },
-            STRING => {
-                let bytes = cursor.text()?;
-                std::str::from_utf8(bytes).map_or(Self::Bytes(bytes), Self::String)
+/// Defines [`Value`] from a table of the types of numbers: `Variant(type) = number in the file`.
+macro_rules! values {
+    (
+        integers: $($integer:ident($i:ident) = $m:literal),*;
+        floats: $($float:ident($f:ident) = $n:literal),*;
+    ) => {
+        /// A metadata value.
+        #[allow(missing_docs)]
+        #[derive(Clone, Copy, Debug)]
+        pub enum Value<'a> {
+            $($integer($i),)*
+            $($float($f),)*
+            Bool(bool),
+            String(&'a str),
+            /// A string that is not UTF-8, written by a program that does not validate strings.
+            Bytes(&'a [u8]),
+            Array(Array<'a>),
+        }
+
+        /// Returns the name of the type with number `ty`, and the minimum size of a value in bytes: the exact
+        /// size of numbers, and the header of strings and arrays.
+        fn named(ty: u32) -> Result<(&'static str, usize), Fault> {
+            Ok(match ty {
+                $($m => (stringify!($i), size_of::<$i>()),)*
+                $($n => (stringify!($f), size_of::<$f>()),)*
+                BOOL => ("bool", 1),
+                STRING => ("string", 8),
+                ARRAY => ("array", 12),
+                _ => return Err(format!("there is no type {ty} of values")),
+            })
+        }
+
+        impl<'a> Value<'a> {
+            /// Reads a value of the type with number `ty`, nested in `deep` arrays.
+            pub(super) fn read(cursor: &mut Cursor<'a>, ty: u32, deep: usize) -> Result<Self, Fault> {
+                Ok(match ty {
+                    $($m => Self::$integer($i::from_le_bytes(cursor.array()?)),)*
+                    $($n => Self::$float($f::from_le_bytes(cursor.array()?)),)*
+                    BOOL => match cursor.array()? {
+                        [0] => Self::Bool(false),
+                        [1] => Self::Bool(true),
+                        [other] => return Err(format!("a bool is {other} and not 0 or 1")),
+                    },
+                    STRING => {
+                        let bytes = cursor.text()?;
+                        std::str::from_utf8(bytes).map_or(Self::Bytes(bytes), Self::String)
+                    }
+                    ARRAY => Self::Array(Array::read(cursor, deep)?),
+                    _ => return Err(format!("there is no type {ty} of values")),
+                })
             }
-            ARRAY => Self::Array(Array::read(cursor, deep)?),
-            10 => Self::U64(cursor.u64()?),
-            11 => Self::I64(i64::from_le_bytes(cursor.array()?)),
-            12 => Self::F64(f64::from_le_bytes(cursor.array()?)),
-            _ => return Err(format!("there is no type {ty} of values")),
-        })
-    }
 
-    /// Returns the value if it is an integer of any width.
-    fn integer(self) -> Option<i128> {
-        Some(match self {
-            Self::U8(x) => x.into(),
-            Self::I8(x) => x.into(),
-            Self::U16(x) => x.into(),
-            Self::I16(x) => x.into(),
-            Self::U32(x) => x.into(),
-            Self::I32(x) => x.into(),
-            Self::U64(x) => x.into(),
-            Self::I64(x) => x.into(),
-            _ => return None,
-        })
-    }
+            /// Returns the value if it is an integer of any width.
+            fn integer(self) -> Option<i128> {
+                match self {
+                    $(Self::$integer(x) => Some(x.into()),)*
+                    _ => None,
+                }
+            }
+        }
+
+        /// Displays the type, including an array's length: `u32`, `array of 3 x string`.
+        impl fmt::Display for Value<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $(Self::$integer(_) => stringify!($i),)*
+                    $(Self::$float(_) => stringify!($f),)*
+                    Self::Bool(_) => "bool",
+                    Self::String(_) => "string",
+                    Self::Bytes(_) => "string that is not UTF-8",
+                    Self::Array(Array { length, name, .. }) => return write!(f, "array of {length} x {name}"),
+                })
+            }
+        }
+    };
+}
+
+values! {
+    integers: U8(u8) = 0, I8(i8) = 1, U16(u16) = 2, I16(i16) = 3, U32(u32) = 4, I32(i32) = 5, U64(u64) = 10,
+        I64(i64) = 11;
+    floats: F32(f32) = 6, F64(f64) = 12;
 }
 
 impl<'a> Array<'a> {
@@ -98,12 +112,11 @@ impl<'a> Array<'a> {
             return Err(format!("arrays lie more than {DEEPEST} deep in each other"));
         }
         let (ty, length) = (cursor.u32()?, cursor.u64()?);
-        let size = *SIZES.get(ty as usize).ok_or_else(|| format!("there is no type {ty} of values"))?;
+        let (name, size) = named(ty)?;
         let length = usize::try_from(length)
             .ok()
             .filter(|length| length.checked_mul(size).is_some_and(|bytes| bytes <= cursor.left()))
             .ok_or_else(|| {
-                let name = NAMES[ty as usize];
                 format!("an array of {length} x {name} does not fit into the {} bytes left", cursor.left())
             })?;
         let mut end = cursor.clone();
@@ -111,7 +124,7 @@ impl<'a> Array<'a> {
             Value::read(&mut end, ty, deep + 1).map_err(|fault| format!("element {index}: {fault}"))?;
         }
         let bytes = cursor.take((end.at() - cursor.at()) as u64)?;
-        Ok(Self { ty, length, bytes, deep })
+        Ok(Self { ty, name, length, bytes, deep })
     }
 
     /// Returns the number of elements.
@@ -136,30 +149,6 @@ impl<'a> Array<'a> {
 impl fmt::Debug for Array<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
-    }
-}
-
-/// Displays the type, including an array's length: `u32`, `array of 3 x string`.
-impl fmt::Display for Value<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::U8(_) => "u8",
-            Self::I8(_) => "i8",
-            Self::U16(_) => "u16",
-            Self::I16(_) => "i16",
-            Self::U32(_) => "u32",
-            Self::I32(_) => "i32",
-            Self::F32(_) => "f32",
-            Self::Bool(_) => "bool",
-            Self::String(_) => "string",
-            Self::Bytes(_) => "string that is not UTF-8",
-            Self::U64(_) => "u64",
-            Self::I64(_) => "i64",
-            Self::F64(_) => "f64",
-            Self::Array(array) => {
-                return write!(f, "array of {} x {}", array.length, NAMES[array.ty as usize]);
-            }
-        })
     }
 }
 
