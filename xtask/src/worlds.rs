@@ -5,15 +5,12 @@
 //! shapes of up to two axes, three ops on the smallest shapes (8,203,159 programs, of which a fraction is
 //! tested), and longer random programs.
 
-use crate::options::{Slot, read};
+use crate::fuzz::{catch, hide_caught_panics};
+use crate::options::{Slot, devices, read};
 use gradloom_core::passes;
-use gradloom_cpu::CpuDevice as _;
-use gradloom_cpu::Loops;
 use gradloom_runtime::{Device, Program as Compiled};
 use gradloom_testing::Random;
 use gradloom_testing::worlds::{self, Program};
-use gradloom_wgpu::WgpuDevice as _;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -56,8 +53,7 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
         return Err("--every, --three and --threads are at least 1".to_string());
     }
     let devices = devices(&device, &adapter)?;
-    // Hide the messages of panics: a panic counts as a failure, and is printed with its program.
-    std::panic::set_hook(Box::new(|_| {}));
+    hide_caught_panics();
     let counts = Arc::new(Counts::default());
     std::thread::scope(|scope| {
         for thread in 0..threads {
@@ -80,7 +76,6 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
             });
         }
     });
-    let _ = std::panic::take_hook();
     report(&counts)
 }
 
@@ -98,28 +93,8 @@ fn report(counts: &Counts) -> Result<(), String> {
     }
 }
 
-fn devices(name: &str, adapter: &str) -> Result<Vec<(&'static str, Device)>, String> {
-    let text = |error: gradloom_core::error::Error| error.to_string();
-    match name {
-        "cpu" => [("machine code", Loops::Native), ("interpreted", Loops::Interpreted)]
-            .into_iter()
-            .map(|(name, loops)| Ok((name, Device::cpu_with_loops(1, loops).map_err(text)?)))
-            .collect(),
-        "wgpu" => {
-            let device = if adapter.is_empty() { Device::wgpu() } else { Device::wgpu_named(adapter) };
-            Ok(vec![("wgpu", device.map_err(text)?)])
-        }
-        _ => Err(format!("there is no device {name}; there are cpu and wgpu")),
-    }
-}
-
 fn check(program: &Program, devices: &[(&'static str, Device)], counts: &Counts) {
-    let found = catch_unwind(AssertUnwindSafe(|| run(program, devices)));
-    let found = found.unwrap_or_else(|payload| {
-        let text = payload.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| payload.downcast_ref::<&str>().map(|text| text.to_string()));
-        Err(format!("panics: {}", text.unwrap_or_default()))
-    });
+    let found = catch(|| run(program, devices)).unwrap_or_else(|text| Err(format!("panics: {text}")));
     counts.programs.fetch_add(1, Ordering::Relaxed);
     match found {
         Ok(gradients) => {

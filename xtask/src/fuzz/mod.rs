@@ -15,7 +15,6 @@ use check::{Devices, Failure, Subject};
 use gradloom_runtime::Device;
 use gradloom_testing::float32::Compared;
 use gradloom_testing::{Leaves, Random, deep, generate, training_step};
-use gradloom_wgpu::WgpuDevice as _;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -91,11 +90,7 @@ impl Target {
             "wgpu" => {
                 let named = if adapter.is_empty() { String::new() } else { format!(" --adapter {adapter}") };
                 let adapter = adapter.to_string();
-                let open = move || {
-                    let found =
-                        if adapter.is_empty() { Device::wgpu() } else { Device::wgpu_named(&adapter) };
-                    found.map_err(|error| error.to_string())
-                };
+                let open = move || options::gpu(&adapter);
                 Ok(Self::Gpu(Gpu::new(open, format!(" --device wgpu{named}"))?))
             }
             other => Err(format!("--device {other}: there are cpu and wgpu")),
@@ -277,7 +272,7 @@ thread_local! {
 
 /// Hides the messages of panics that are caught. Such a panic is a failure like others, and is repeated many
 /// times while its graph is shrunk.
-fn hide_caught_panics() {
+pub(crate) fn hide_caught_panics() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if !CAUGHT.get() {
@@ -287,7 +282,7 @@ fn hide_caught_panics() {
 }
 
 /// Calls a function, and turns a panic into an error with its message.
-fn catch<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+pub(crate) fn catch<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     CAUGHT.set(true);
     let result = catch_unwind(AssertUnwindSafe(call));
     CAUGHT.set(false);

@@ -13,12 +13,9 @@ use gradloom_core::ir::{Graph, parse};
 use gradloom_core::passes;
 use gradloom_core::reference::evaluate;
 use gradloom_core::verify::verify;
-use gradloom_cpu::CpuDevice as _;
-use gradloom_cpu::Loops;
 use gradloom_runtime::{Device, Program};
 use gradloom_testing::compare::same_numbers;
 use gradloom_testing::{Leaves, Random, generate, training_step};
-use gradloom_wgpu::WgpuDevice as _;
 use mutate::Words;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -123,30 +120,6 @@ fn corpus(folder: &Path) -> Result<Vec<Words>, String> {
     paths.iter().map(|path| Ok(Words::of(&read(path)?))).collect()
 }
 
-/// Devices on which graphs run.
-enum Devices {
-    /// Machine code and interpreted loops.
-    Cpu([Device; 2]),
-    Gpu(Device),
-}
-
-impl Devices {
-    fn new(device: &str, adapter: &str) -> Result<Self, String> {
-        let text = |error: gradloom_core::error::Error| error.to_string();
-        match device {
-            "cpu" => {
-                let with = |loops| Device::cpu_with_loops(1, loops).map_err(text);
-                Ok(Self::Cpu([with(Loops::Native)?, with(Loops::Interpreted)?]))
-            }
-            "wgpu" => Ok(Self::Gpu(
-                if adapter.is_empty() { Device::wgpu() } else { Device::wgpu_named(adapter) }
-                    .map_err(text)?,
-            )),
-            other => Err(format!("--device {other}: there are cpu and wgpu")),
-        }
-    }
-}
-
 fn work(
     seed: u64,
     numbers: impl Iterator<Item = u64>,
@@ -156,7 +129,7 @@ fn work(
     counts: &Counts,
     failed: &Mutex<Option<String>>,
 ) -> Result<(), String> {
-    let mut devices = Devices::new(device, adapter)?;
+    let mut devices = options::devices(device, adapter)?;
     let present =
         std::env::temp_dir().join(format!("gradloom-fuzz-text-{}-{worker}.txt", std::process::id()));
     for number in numbers {
@@ -181,8 +154,8 @@ fn work(
         counts.slowest_ms.fetch_max(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), Relaxed);
         counts.texts.fetch_add(1, Relaxed);
         // Open a GPU again now and then, because it keeps the kernels of all programs.
-        if matches!(devices, Devices::Gpu(_)) && (number + 1).is_multiple_of(500) {
-            devices = Devices::new(device, adapter)?;
+        if device == "wgpu" && (number + 1).is_multiple_of(500) {
+            devices = options::devices(device, adapter)?;
         }
     }
     let _ = std::fs::remove_file(&present);
@@ -198,7 +171,7 @@ fn drawn(random: &mut Random, corpus: &[Words]) -> Words {
     }
 }
 
-fn check(text: &str, number: u64, devices: &Devices, counts: &Counts) -> Result<(), String> {
+fn check(text: &str, number: u64, devices: &[(&str, Device)], counts: &Counts) -> Result<(), String> {
     let Ok(graph) = parse(text) else { return Ok(()) };
     counts.graphs.fetch_add(1, Relaxed);
     let printed = graph.to_string();
@@ -227,10 +200,7 @@ fn check(text: &str, number: u64, devices: &Devices, counts: &Counts) -> Result<
         Some(program.evaluate(&|kind| leaves.value(kind)))
     };
     match devices {
-        Devices::Gpu(device) => {
-            counts.run.fetch_add(u64::from(run(device).is_some()), Relaxed);
-        }
-        Devices::Cpu([native, interpreted]) => match (run(native), run(interpreted)) {
+        [(_, native), (_, interpreted)] => match (run(native), run(interpreted)) {
             (Some(Ok(native)), Some(Ok(interpreted))) => {
                 counts.run.fetch_add(1, Relaxed);
                 same_numbers(&native, &interpreted).map_err(|what| format!("machine code: {what}"))?;
@@ -250,6 +220,10 @@ fn check(text: &str, number: u64, devices: &Devices, counts: &Counts) -> Result<
                 ));
             }
         },
+        _ => {
+            let ran = devices.iter().filter_map(|(_, device)| run(device)).count();
+            counts.run.fetch_add(ran as u64, Relaxed);
+        }
     }
     Ok(())
 }
@@ -278,7 +252,7 @@ mod tests {
     #[test]
     fn the_corpus_runs() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/corpus");
-        let devices = Devices::new("cpu", "").unwrap();
+        let devices = options::devices("cpu", "").unwrap();
         for (number, entry) in std::fs::read_dir(folder).unwrap().enumerate() {
             let path = entry.unwrap().path();
             let text = std::fs::read_to_string(&path).unwrap();
