@@ -11,13 +11,6 @@ pub struct Span {
     pub scored: usize,
 }
 
-impl Span {
-    /// Returns the index of the first scored token.
-    pub fn first_scored(&self) -> usize {
-        self.start + self.length + 1 - self.scored
-    }
-}
-
 /// Returns the spans of a text of `tokens` tokens, as in the perplexity guide of transformers: each begins
 /// `stride` tokens after the previous one, reads up to `context` tokens, and scores those that no earlier
 /// span has scored. Thus every token except the first is scored once, given at least `context - stride + 1`
@@ -43,6 +36,11 @@ pub fn spans(tokens: usize, context: usize, stride: usize) -> impl Iterator<Item
 mod tests {
     use super::*;
 
+    /// Returns the index of the first scored token.
+    fn first_scored(span: Span) -> usize {
+        span.start + span.length + 1 - span.scored
+    }
+
     #[test]
     fn every_token_but_the_first_is_scored_once() {
         for tokens in 0..40 {
@@ -52,9 +50,9 @@ mod tests {
                     for span in spans(tokens, context, stride) {
                         assert!(span.length <= context && span.scored <= span.length, "{span:?}");
                         let last = span.start + span.length;
-                        scored.extend(span.first_scored()..=last);
+                        scored.extend(first_scored(span)..=last);
                         // Check that the context is as long as the stride allows.
-                        let before = span.first_scored() - span.start;
+                        let before = first_scored(span) - span.start;
                         assert!(span.start == 0 || before > context - stride, "{span:?}");
                     }
                     assert_eq!(scored, (1..tokens).collect::<Vec<_>>(), "{tokens} by {context}, {stride}");

@@ -6,7 +6,7 @@
 //! header contains.
 //!
 //! Quantized elements (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K) are converted to f32 by
-//! [`dequantize`]; f32, f16 and bf16 are unchanged. [`quantize`] produces Q8_0 and Q4_0.
+//! [`dequantize`]; f32, f16 and bf16 are unchanged.
 
 mod architecture;
 mod config;
@@ -14,7 +14,6 @@ mod cursor;
 mod dequantize;
 mod error;
 mod header;
-mod quantize;
 mod tokenizer;
 mod types;
 mod value;
@@ -23,7 +22,6 @@ mod words;
 
 pub use architecture::{Architecture, Layout};
 pub use dequantize::dequantize;
-pub use quantize::quantize;
 pub use types::TensorType;
 pub use value::{Array, FromValue, Value};
 

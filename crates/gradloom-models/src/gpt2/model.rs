@@ -102,45 +102,12 @@ impl Gpt2 {
         LanguageModel::forward(self, ids)
     }
 
-    /// Returns the same logits as [`forward`](Self::forward), but for explicit `positions`, i32 `[time]` or
-    /// `[batch, time]`, below the context length.
-    ///
-    /// Positions only select the learned embeddings; they do not affect the causal mask, by which each token
-    /// attends to itself and those before it in its row.
-    #[track_caller]
-    pub fn forward_at(&self, ids: Tensor, positions: Tensor) -> Tensor {
-        self.logits(self.hidden(ids, positions, &mut self.causal()))
-    }
-
-    /// Returns the logits of the token after one position, `[1, vocabulary]`, for i32 ids `[1, time]` and an
-    /// i32 position `[1]`.
-    ///
-    /// Ids after the position have no effect and may be arbitrary padding.
-    #[track_caller]
-    pub fn logits_at(&self, ids: Tensor, position: Tensor) -> Tensor {
-        let hidden = self.hidden_from_start(ids);
-        let [_, time, width] = hidden.dims();
-        self.logits(hidden.reshape([time, width]).gather_rows(position))
-    }
-
     /// Returns the mean cross-entropy in nats. `ids` is i32 `[batch, time]`; `targets` is either i32
     /// `[batch, time]` or rows of probabilities, f32 `[batch, time, vocabulary]`. See
     /// [`Tensor::cross_entropy`].
     #[track_caller]
     pub fn loss(&self, ids: Tensor, targets: Tensor) -> Tensor {
         self.forward(ids).cross_entropy(targets)
-    }
-
-    /// Returns the hidden states. Errors in the shape or dtype of the ids are reported at the caller's line,
-    /// whereas ops of the blocks keep their own lines, which are more informative in `inspect`.
-    #[track_caller]
-    fn hidden_from_start(&self, ids: Tensor) -> Tensor {
-        let [_, time] = ids.dims();
-        self.blocks(self.wte.forward(ids) + self.wpe.weight.tensor().slice(0, 0..time), &mut self.causal())
-    }
-
-    fn causal(&self) -> impl FnMut(usize, [Tensor; 3]) -> Tensor + use<> {
-        causal(None, self.config.dropout)
     }
 
     fn blocks(&self, embedded: Tensor, attend: &mut Attend<'_>) -> Tensor {
@@ -169,9 +136,13 @@ impl LanguageModel for Gpt2 {
         hidden.matmul(output.weight.tensor().transpose(0, 1))
     }
 
+    /// Reports errors in the shape or dtype of the ids at the caller's line, whereas ops of the blocks keep
+    /// their own lines, which are more informative in `inspect`.
     #[track_caller]
     fn forward(&self, ids: Tensor) -> Tensor {
-        self.logits(self.hidden_from_start(ids))
+        let [_, time] = ids.dims();
+        let embedded = self.wte.forward(ids) + self.wpe.weight.tensor().slice(0, 0..time);
+        self.logits(self.blocks(embedded, &mut causal(None, self.config.dropout)))
     }
 }
 
@@ -285,12 +256,11 @@ mod tests {
     fn shapes_of_results() {
         let model = Gpt2::new(&config()).unwrap();
         let shape = |training, f: &dyn Fn(&[Tensor]) -> Tensor| {
-            let inputs = [i32("ids", [3, 5]), i32("one", [1, 6]), i32("position", [1])];
+            let inputs = [i32("ids", [3, 5])];
             let traced = trace(&model, &inputs, training, f, |t| vec![t]).unwrap();
             traced.graph.ty(traced.results[0]).shape.to_vec()
         };
         assert_eq!(shape(false, &|x| model.forward(x[0])), [3, 5, 11]);
-        assert_eq!(shape(false, &|x| model.logits_at(x[1], x[2])), [1, 11]);
         assert_eq!(shape(true, &|x| model.loss(x[0], x[0])), [0usize; 0]);
         assert_eq!(shape(true, &|x| model.loss(x[0], model.forward(x[0]).softmax(-1))), [0usize; 0]);
     }
@@ -319,12 +289,11 @@ mod tests {
         let model = Gpt2::new(&config()).unwrap();
         type Call = fn(&Gpt2, &[Tensor]) -> Tensor;
         let begin = line!() + 2;
-        let calls: [Call; 5] = [
+        let calls: [Call; 4] = [
             |m, x| m.forward(x[1]),
             |m, x| m.forward(x[2]),
             |m, x| m.loss(x[0], x[1]),
             |m, x| m.loss(x[1], x[0]),
-            |m, x| m.logits_at(x[0], x[1]),
         ];
         for (i, call) in (0..).zip(calls) {
             let inputs = [i32("ids", [1, 5]), f32("wrong", [1, 4]), i32("flat", [5])];

@@ -1,5 +1,6 @@
 //! Builder of small GGUF files, valid or not.
 
+use gradloom_core::ir::{BLOCK, BlockFormat};
 use gradloom_models::gguf::TensorType;
 
 #[derive(Clone)]
@@ -23,6 +24,16 @@ fn value(ty: u32, bytes: &[u8]) -> Vec<u8> {
 
 pub(crate) fn array(ty: u32, elements: &[Vec<u8>]) -> Vec<u8> {
     [&ty.to_le_bytes()[..], &(elements.len() as u64).to_le_bytes(), &elements.concat()].concat()
+}
+
+/// Returns the blocks of Q8_0 or Q4_0 for whole blocks of elements.
+pub(crate) fn quantized(ty: TensorType, elements: &[f32]) -> Vec<u8> {
+    let format = if ty == TensorType::Q8_0 { BlockFormat::Q8_0 } else { BlockFormat::Q4_0 };
+    let mut bytes = Vec::new();
+    let (blocks, rest) = elements.as_chunks::<BLOCK>();
+    assert!(rest.is_empty(), "whole blocks");
+    blocks.iter().for_each(|block| format.encode(block, &mut bytes));
+    bytes
 }
 
 impl Builder {

@@ -1,9 +1,9 @@
 //! Damaged files: they either load or return an error, without a panic, and memory use is bounded by the
 //! file's size.
 
-use crate::builder::{Builder, array, text};
+use crate::builder::{Builder, array, quantized, text};
 use crate::configurations::{gpt2, llama};
-use gradloom_models::gguf::{Gguf, TensorType, quantize};
+use gradloom_models::gguf::{Gguf, TensorType};
 use gradloom_testing::Random;
 use gradloom_testing::memory::{Counting, measured};
 use gradloom_testing::mutate::mutated;
@@ -24,7 +24,7 @@ fn with_tokens(builder: Builder) -> Builder {
 
 /// Returns files of both architectures, covering all layouts of tensors.
 fn files() -> [Vec<u8>; 2] {
-    let q8 = quantize(TensorType::Q8_0, &[0.5; 64]).unwrap();
+    let q8 = quantized(TensorType::Q8_0, &[0.5; 64]);
     let gpt2 = with_tokens(gpt2())
         .tensor("token_embd.weight", &[32, 2], TensorType::Q8_0, &q8)
         .floats("output.weight", &[32, 2], &[0.5; 64])

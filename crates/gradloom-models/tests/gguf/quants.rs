@@ -1,7 +1,8 @@
 //! Quantized blocks, compared with those of the Python package gguf.
 
+use crate::builder::quantized;
 use crate::{data, refused};
-use gradloom_models::gguf::{TensorType, dequantize, quantize};
+use gradloom_models::gguf::{TensorType, dequantize};
 use gradloom_runtime::files::Weights;
 
 const READ: [TensorType; 8] = [
@@ -43,7 +44,7 @@ fn elements_have_the_blocks_that_python_writes() {
     for ty in [TensorType::Q8_0, TensorType::Q4_0] {
         let x = fixture.get(&format!("{ty}/x")).unwrap().to_f32().unwrap();
         let expected = fixture.get(&format!("{ty}/quantized")).unwrap().bytes;
-        let found = quantize(ty, &x).unwrap();
+        let found = quantized(ty, &x);
         let size = ty.block().1;
         for (row, (found, expected)) in found.chunks(size).zip(expected.chunks(size)).enumerate() {
             assert_eq!(found, expected, "{ty}, row {row}");
@@ -57,7 +58,6 @@ fn no_elements_are_no_blocks() {
     for ty in READ {
         assert!(dequantize(ty, &[]).unwrap().is_empty());
     }
-    assert!(quantize(TensorType::Q8_0, &[]).unwrap().is_empty());
 }
 
 #[test]
@@ -79,28 +79,10 @@ fn what_cannot_be_read_is_named() {
 }
 
 #[test]
-fn what_cannot_be_written_is_named() {
-    assert_eq!(refused(quantize(TensorType::Q4_K, &[0.0; 256])), "Q4_K is not written");
-    assert_eq!(
-        refused(quantize(TensorType::Q8_0, &[0.0; 33])),
-        "33 elements are no whole blocks of 32 of Q8_0"
-    );
-    let with = |index: usize, x: f32| {
-        let mut elements = [1.0; 64];
-        elements[index] = x;
-        elements
-    };
-    for (ty, x, text) in [
-        (TensorType::Q8_0, f32::NAN, "NaN"),
-        (TensorType::Q4_0, f32::NEG_INFINITY, "-inf"),
-        (TensorType::Q8_0, 127.0 * 65_520.0, "8321040"),
-        (TensorType::Q4_0, 8.0 * 65_520.0, "524160"),
-    ] {
-        let message = refused(quantize(ty, &with(40, x)));
-        assert_eq!(message, format!("element 40 is {text}, which {ty} does not hold"));
-    }
-    // The largest representable element is dequantized to a finite value.
-    let bytes = quantize(TensorType::Q8_0, &with(40, 127.0 * 65_503.0)).unwrap();
+fn the_largest_number_stays_finite() {
+    let mut elements = [1.0; 64];
+    elements[40] = 127.0 * 65_503.0;
+    let bytes = quantized(TensorType::Q8_0, &elements);
     assert!(dequantize(TensorType::Q8_0, &bytes).unwrap().iter().all(|x| x.is_finite()));
 }
 
@@ -111,7 +93,7 @@ fn subnormal_numbers_become_zeros() {
         let mut elements = [0.0; 32];
         elements[7] = f32::from_bits(1);
         elements[8] = -f32::from_bits(9);
-        let read = dequantize(ty, &quantize(ty, &elements).unwrap()).unwrap();
+        let read = dequantize(ty, &quantized(ty, &elements)).unwrap();
         assert!(read.iter().all(|x| *x == 0.0), "{read:?}");
     }
 }
