@@ -139,8 +139,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let steps = arguments.steps.unwrap_or(config.steps);
     let mut workload = config.compile(&device, arguments.data_dir.as_deref())?;
     report_tuning(&device);
-    let mut timing = measure(steps, config.warm.min(steps - 1), || workload.step())?;
-    if workload.work().is_some() {
+    let mut timing = measure(steps, config.warm.min(steps - 1), || Ok(workload.step()?.loss()?))?;
+    if workload.program().work().is_some() {
         timing.queued = Some(measure_queued(steps, &mut *workload)?);
     }
     let report = Report::new(config.label(), &*workload, &timing);

@@ -67,7 +67,8 @@ fn ms(duration: Duration) -> f64 {
 
 impl Report {
     pub(super) fn new(config: String, workload: &dyn Workload, timing: &Timing) -> Self {
-        let (device, plan) = (workload.device(), workload.plan());
+        let (device, program) = (workload.device(), workload.program());
+        let (plan, work) = (program.plan(), program.work());
         let with_role =
             |role: Role| -> Vec<&Buffer> { plan.buffers.iter().filter(|b| b.role == role).collect() };
         let bytes = |buffers: &[&Buffer]| buffers.iter().map(|b| b.bytes).sum::<u64>();
@@ -87,10 +88,10 @@ impl Report {
             commit: option_env!("GRADLOOM_COMMIT"),
             steps: timing.steps,
             launches: plan.launches.len(),
-            unique_kernels: workload.unique_kernels(),
-            dispatches: workload.work().map(|work| work.dispatches),
-            passes: workload.work().map(|work| work.passes),
-            submits: workload.work().map(|work| work.submits),
+            unique_kernels: program.unique_kernels(),
+            dispatches: work.as_ref().map(|work| work.dispatches),
+            passes: work.as_ref().map(|work| work.passes),
+            submits: work.as_ref().map(|work| work.submits),
             readbacks: timing.queued.map(|queued| queued.readbacks),
             planned_peak_bytes: plan.totals.peak(),
             measured_peak_bytes: runs.then(|| workload.allocated_bytes()),

@@ -64,29 +64,29 @@ pub(super) fn measure(steps: u64, warm: u64, mut step: impl FnMut() -> Result<f3
 /// Measures the mean time of `steps` steps in a row, of which only the last is read, and then the median host
 /// and device times of a step.
 pub(super) fn measure_queued(steps: u64, workload: &mut dyn Workload) -> Result<Queued> {
-    workload.step()?;
+    workload.step()?.loss()?;
     let began = Instant::now();
-    (1..steps).try_for_each(|_| workload.queue())?;
-    workload.step()?;
+    (1..steps).try_for_each(|_| workload.step().map(drop))?;
+    workload.step()?.loss()?;
     let step = began.elapsed() / u32::try_from(steps).unwrap_or(u32::MAX).max(1);
-    let readbacks = workload.work().map_or(0, |work| work.readbacks);
+    let readbacks = workload.program().work().map_or(0, |work| work.readbacks);
     let rounds = (ROUNDS.as_nanos() / step.as_nanos().max(1)) as usize;
     let rounds = rounds.clamp(LEAST, MOST);
     let (mut host, mut device) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         // The device is idle now, and has room for two steps.
-        workload.step()?;
+        workload.step()?.loss()?;
         for _ in 0..2 {
             let began = Instant::now();
-            workload.queue()?;
+            workload.step()?;
             host.push(began.elapsed());
         }
     }
     workload.set_step_timing(true);
     for _ in 0..rounds {
-        workload.queue()?;
         workload.step()?;
-        device.extend(workload.step_time()?);
+        workload.step()?.loss()?;
+        device.extend(workload.program().step_time()?);
     }
     workload.set_step_timing(false);
     let device = (!device.is_empty()).then(|| spread(device)[1]);

@@ -172,7 +172,7 @@ mod tests {
     fn kernels(config: &Config, precision: Precision, capability: (i32, i32)) -> BTreeSet<String> {
         let target = Target::cuda(Limits::cuda_of(capability), precision);
         let workload = config.compile(&Device::null_for(target.clone()), None).unwrap();
-        let texts = target.emit(workload.graph(), workload.plan()).unwrap();
+        let texts = target.emit(workload.graph(), workload.program().plan()).unwrap();
         // Remove names and launch numbers, so that equal kernels have equal texts.
         let plain = |text: &Text| {
             let (before, name) = text.source.split_once("__launch_bounds__(").expect("a kernel has bounds");

@@ -3,31 +3,23 @@
 use crate::failure::Result;
 #[cfg(test)]
 use gradloom::ir::Graph;
-use gradloom::plan::Plan;
-use gradloom::runtime::Work;
-use gradloom::{Data, Device, Module, Profile, ProfileOptions, Train};
+use gradloom::runtime::Program;
+use gradloom::{Data, Device, Module, Profile, ProfileOptions, Step, Train};
 use std::time::Duration;
 
 /// A training step that carries its data: every step trains on the same batch.
 pub(crate) trait Workload {
-    /// Runs a step and reads its loss.
-    fn step(&mut self) -> Result<f32>;
-    /// Queues a step without reading its loss.
-    fn queue(&mut self) -> Result<()>;
+    /// Queues a step.
+    fn step(&mut self) -> Result<Step>;
     /// Starts or stops measuring the device time of steps.
     fn set_step_timing(&mut self, on: bool);
-    /// Returns the device time of the last step, or `None` if it was not measured.
-    fn step_time(&self) -> Result<Option<Duration>>;
-    /// Returns the work of a step, or `None` if the device has no queue.
-    fn work(&self) -> Option<Work>;
+    fn program(&self) -> &Program;
     /// Returns the time that compilation took.
     fn compile_time(&self) -> Duration;
     /// Returns the number of tokens that a step trains on, on all ranks together, or `None` if its model is
     /// not a language model.
     fn tokens(&self) -> Option<usize>;
     fn device(&self) -> &Device;
-    fn plan(&self) -> &Plan;
-    fn unique_kernels(&self) -> usize;
     /// Returns the graph that was lowered.
     #[cfg(test)]
     fn graph(&self) -> &Graph;
@@ -62,25 +54,16 @@ pub(super) struct Compiled<M, const N: usize> {
 }
 
 impl<M: Module, const N: usize> Workload for Compiled<M, N> {
-    fn step(&mut self) -> Result<f32> {
-        Ok(self.train.step(self.data.each_ref().map(Elements::data))?.loss()?)
-    }
-
-    fn queue(&mut self) -> Result<()> {
-        self.train.step(self.data.each_ref().map(Elements::data))?;
-        Ok(())
+    fn step(&mut self) -> Result<Step> {
+        Ok(self.train.step(self.data.each_ref().map(Elements::data))?)
     }
 
     fn set_step_timing(&mut self, on: bool) {
         self.train.set_step_timing(on);
     }
 
-    fn step_time(&self) -> Result<Option<Duration>> {
-        Ok(self.train.step_time()?)
-    }
-
-    fn work(&self) -> Option<Work> {
-        self.train.program().work()
+    fn program(&self) -> &Program {
+        self.train.program()
     }
 
     fn compile_time(&self) -> Duration {
@@ -93,14 +76,6 @@ impl<M: Module, const N: usize> Workload for Compiled<M, N> {
 
     fn device(&self) -> &Device {
         self.train.device()
-    }
-
-    fn plan(&self) -> &Plan {
-        self.train.plan()
-    }
-
-    fn unique_kernels(&self) -> usize {
-        self.train.program().unique_kernels()
     }
 
     #[cfg(test)]
