@@ -162,41 +162,28 @@ impl From<gradloom::Error> for Failure {
     }
 }
 
-impl From<DataError> for Failure {
-    fn from(error: DataError) -> Self {
-        let broken = match &error {
-            DataError::Unreadable { source, .. } => !is_usage(source),
-            DataError::Shard { .. } => true,
-            _ => false,
-        };
-        let message = error.to_string();
-        let failure = if broken { Self::failed(message) } else { Self::usage(message) };
-        failure.help(error.remedy())
-    }
+/// Converts errors about files: the command line is right if a file cannot be read or is damaged. A line
+/// `Error, Variant;` names the variant for a damaged file, if there is one.
+macro_rules! of_files {
+    ($($error:ident $(, $damaged:ident)?;)*) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                let message = error.to_string();
+                let failure = match &error {
+                    $error::Unreadable { source, .. } if !is_usage(source) => Self::failed(message),
+                    $($error::$damaged { .. } => Self::failed(message),)?
+                    _ => Self::usage(message),
+                };
+                failure.help(error.remedy())
+            }
+        }
+    )*};
 }
 
-impl From<TokenizerError> for Failure {
-    fn from(error: TokenizerError) -> Self {
-        let broken = match &error {
-            TokenizerError::Unreadable { source, .. } => !is_usage(source),
-            TokenizerError::Malformed { .. } => true,
-            _ => false,
-        };
-        let message = error.to_string();
-        let failure = if broken { Self::failed(message) } else { Self::usage(message) };
-        failure.help(error.remedy())
-    }
-}
-
-impl From<ItemError> for Failure {
-    fn from(error: ItemError) -> Self {
-        let message = error.to_string();
-        let failure = match &error {
-            ItemError::Unreadable { source, .. } if !is_usage(source) => Self::failed(message),
-            _ => Self::usage(message),
-        };
-        failure.help(error.remedy())
-    }
+of_files! {
+    DataError, Shard;
+    TokenizerError, Malformed;
+    ItemError;
 }
 
 impl From<SamplingError> for Failure {
