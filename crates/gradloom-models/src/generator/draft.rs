@@ -42,9 +42,9 @@ impl Generator {
     /// The draft model, a smaller one with the same vocabulary, proposes up to `drafted` tokens at a time,
     /// and this model verifies them in one step. The tokens have exactly this model's distribution
     /// (Leviathan, Kalman and Matias, 2023); at temperature 0 they are the tokens that it would choose alone.
-    /// `on_token` is called with each token as it is accepted. Beyond the draft model's context, nothing is proposed; the text
-    /// ends at this model's context, even if the request [rolls](Request::rolls). Returns the reason why the
-    /// text ended, and the numbers of accepted and proposed tokens.
+    /// `on_token` is called with each token as it is accepted. Beyond the draft model's context, nothing is
+    /// proposed; the text ends at this model's context, even if the request [rolls](Request::rolls). Returns
+    /// the reason why the text ended, and the numbers of accepted and proposed tokens.
     ///
     /// # Errors
     /// Returns an error in the same cases as [`Generator::add`], for either model; if log-probabilities are

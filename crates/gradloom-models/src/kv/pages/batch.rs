@@ -34,8 +34,8 @@ impl Pages {
     /// Returns the inputs of a step.
     ///
     /// For each row, `chosen` has the range of tokens to compute, relative to the end of the committed ones,
-    /// or `None` for an empty row. Space must be reserved up to the end of the range. The range begins after 0
-    /// if the step is queued after another one, whose tokens are not committed yet.
+    /// or `None` for an empty row. Space must be reserved up to the end of the range. The range begins above
+    /// 0 if the step is queued after another one, whose tokens are not committed yet.
     ///
     /// # Errors
     /// Returns an error if a sequence is unknown, occurs twice or lacks space for its new tokens, if the
