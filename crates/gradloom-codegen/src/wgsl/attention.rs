@@ -3,9 +3,7 @@
 //! In: a kernel, its extents, and a schedule choice. Out: its shader. The heads of a position are adjacent in
 //! the operands, as in models. Queries are at the last positions of the keys, none of which are padding.
 
-pub use crate::schedule::attention::{
-    Choice, Kernel, Problem, Tile, candidates, choose, from_line, suits, to_line,
-};
+pub use crate::schedule::attention::{Choice, Kernel, Problem, Tile, candidates, choose, suits};
 
 use super::alone::{Alone, Value, side_by_side};
 use super::dispatch::{Bound, Shaders};

@@ -25,7 +25,7 @@ pub use dispatch::{Bound, Context, Dispatch, Shaders};
 /// Kernels with several schedules, and standalone shaders to measure them.
 pub mod tuning {
     pub use super::alone::{Alone, alone};
-    pub use crate::schedule::tuning::{Choice, Choices, Precision, Problem, candidates, from_line, to_line};
+    pub use crate::schedule::tuning::{Choice, Choices, Precision, Problem, candidates};
 }
 
 pub use crate::kernels::Cuts;

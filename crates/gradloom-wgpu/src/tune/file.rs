@@ -1,19 +1,17 @@
 //! The file in which a device's choices are stored.
 //!
 //! In: a folder, and the adapter, driver, limits and precision, on which the choices depend. Out: the
-//! choices. Invariant: a file is replaced by renaming a complete temporary file, so no process reads a
-//! partially written one; choices from a file are valid for the device's limits; a file of another device is
-//! ignored.
+//! choices, as text that the tuner compares with its candidates. Invariant: a file is replaced by renaming a
+//! complete temporary file, so no process reads a partially written one; a file of another device is ignored.
 
 use super::super::AdapterReport;
 use gradloom_codegen::pipeline::{Limits, Precision};
-use gradloom_codegen::wgsl::Choices;
-use gradloom_codegen::wgsl::tuning::{Choice, Problem, from_line, to_line};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Version of the file's format, incremented when kernels change so much that earlier measurements are no
 /// longer valid.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// Maximum size of a file in bytes. A line has a few hundred bytes, and a program a few hundred distinct
 /// products.
 const LARGEST: u64 = 64 << 20;
@@ -23,8 +21,6 @@ const LARGEST: u64 = 64 << 20;
 pub(super) struct Record {
     path: PathBuf,
     header: String,
-    limits: Limits,
-    precision: Precision,
 }
 
 impl Record {
@@ -40,56 +36,52 @@ impl Record {
         .map(|line| line.replace(['\n', '\r'], " ") + "\n")
         .concat();
         let path = folder.join(format!("choices-{:016x}.txt", hash(&header)));
-        Self { path, header, limits: *limits, precision }
+        Self { path, header }
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the choices in the file, or an empty list if there is no file.
+    /// Returns the problems in the file with their choices, both as printed by `Debug`, or an empty map if
+    /// there is no file.
     ///
     /// # Errors
     /// Returns a message for users if the file cannot be used.
-    pub(super) fn read(&self) -> Result<Vec<(Problem, Choice)>, String> {
+    pub(super) fn read(&self) -> Result<BTreeMap<String, String>, String> {
         let ignored =
             |why: &str| format!("{} was ignored: {why}; its kernels are measured again", self.path.display());
         let text = match gradloom_device::regular_file::read_to_string(&self.path, LARGEST) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
             Err(error) => return Err(ignored(&error.to_string())),
         };
         let rest =
             text.strip_prefix(&self.header).ok_or_else(|| ignored("it is of another device or version"))?;
-        self.parse(rest).ok_or_else(|| ignored("it is damaged"))
-    }
-
-    /// Parses the text after the header, which consists of a line for each problem and a line with the number
-    /// of problems.
-    fn parse(&self, text: &str) -> Option<Vec<(Problem, Choice)>> {
-        let mut lines: Vec<&str> = text.strip_suffix('\n')?.split('\n').collect();
-        let count: usize = lines.pop()?.strip_prefix("end ")?.parse().ok()?;
-        let known: Option<Vec<_>> = lines.into_iter().map(from_line).collect();
-        let suits =
-            |(problem, choice): &(Problem, Choice)| choice.suits(problem, self.precision, &self.limits);
-        known.filter(|known| known.len() == count && known.iter().all(suits))
+        parse(rest).ok_or_else(|| ignored("it is damaged"))
     }
 
     /// Writes all choices.
     ///
     /// # Errors
     /// Returns a message for users if the file cannot be written.
-    pub(super) fn write(&self, choices: &Choices) -> Result<(), String> {
-        let mut lines: Vec<String> =
-            choices.measured().map(|(problem, choice)| to_line(problem, choice)).collect();
-        lines.sort();
-        let count = lines.len();
-        lines.push(format!("end {count}\n"));
-        let text = format!("{}{}", self.header, lines.join("\n"));
+    pub(super) fn write(&self, known: &BTreeMap<String, String>) -> Result<(), String> {
+        let lines: String = known.iter().map(|(problem, choice)| format!("{problem} : {choice}\n")).collect();
+        let text = format!("{}{lines}end {}\n", self.header, known.len());
         gradloom_device::user_cache::write(&self.path, text.as_bytes()).map_err(|error| {
             format!("{} was not written: {error}; its kernels will be measured again", self.path.display())
         })
     }
+}
+
+/// Parses the text after the header, which consists of a line for each problem and a line with the number of
+/// problems.
+fn parse(text: &str) -> Option<BTreeMap<String, String>> {
+    let mut lines: Vec<&str> = text.strip_suffix('\n')?.split('\n').collect();
+    let count: usize = lines.pop()?.strip_prefix("end ")?.parse().ok()?;
+    let words = |line: &str| line.split_once(" : ").map(|(problem, choice)| (problem.into(), choice.into()));
+    let known: BTreeMap<String, String> = lines.into_iter().map(words).collect::<Option<_>>()?;
+    (known.len() == count).then_some(known)
 }
 
 /// Returns the FNV-1a hash, which does not depend on the machine or the compiler.
@@ -101,10 +93,6 @@ fn hash(text: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gradloom_codegen::product::{BatchAxis, DotProblem, MatrixView};
-    use gradloom_codegen::wgsl::attention::{self, Kernel};
-    use gradloom_codegen::wgsl::tuning::candidates;
-    use gradloom_core::ir::AttentionSpec;
 
     fn report(driver: &str) -> AdapterReport {
         AdapterReport {
@@ -122,57 +110,22 @@ mod tests {
         Record::new(folder, &report("1.2"), &Limits::portable(), Precision::F32)
     }
 
-    /// Returns problems of both kinds: products and attention.
-    fn problems() -> Vec<Problem> {
-        let mut problems = Vec::new();
-        for (batch, m) in
-            [(Vec::new(), 64), (vec![BatchAxis { extent: 3, lhs_stride: 8192, rhs_stride: 0 }], 128)]
-        {
-            let view = MatrixView { offset: 4, free_stride: 64, contract_stride: 1 };
-            let problem = DotProblem { batch, m, n: 128, k: 512, lhs: view, rhs: view };
-            problems.push(Problem::Product(problem));
-        }
-        let spec = AttentionSpec {
-            causal: true,
-            window: None,
-            scale: 0.125,
-            query_offset: false,
-            key_length: false,
-            block_table: false,
-            dropout: None,
-        };
-        let shapes: [&[usize]; 3] = [&[2, 4, 256, 32], &[2, 2, 256, 32], &[2, 2, 256, 32]];
-        let attention = attention::Problem::new(&spec, shapes, None);
-        problems.extend(Kernel::ALL.map(|kernel| Problem::Attention(kernel, attention)));
-        problems
-    }
-
-    /// Returns the last candidate for each of the [`problems`], which differs from the rule's choice. For
-    /// attention, it computes one row per invocation.
-    fn choices() -> Choices {
-        let mut choices = Choices::by_rule(Precision::F32);
-        for problem in problems() {
-            let choice = *candidates(&problem, Precision::F32, &Limits::portable()).last().unwrap();
-            choices.insert(problem, choice);
-        }
-        choices
-    }
-
-    fn read(record: &Record) -> Choices {
-        let mut choices = Choices::by_rule(Precision::F32);
-        record.read().unwrap().into_iter().for_each(|(problem, choice)| choices.insert(problem, choice));
-        choices
+    fn choices() -> BTreeMap<String, String> {
+        ["Product(A { m: 64 })", "Product(A { m: 128 })", "Attention(Forward, B { scale: 0.125 })"]
+            .into_iter()
+            .map(|problem| (problem.into(), "Own { rows: 1 }".into()))
+            .collect()
     }
 
     #[test]
     fn what_was_written_is_read() {
         let folder = tempfile::tempdir().unwrap();
         let record = record(&folder.path().join("deep/er"));
-        assert_eq!(record.read(), Ok(Vec::new()));
+        assert_eq!(record.read(), Ok(BTreeMap::new()));
         record.write(&choices()).unwrap();
-        assert_eq!(read(&record), choices());
-        record.write(&Choices::by_rule(Precision::F32)).unwrap();
-        assert_eq!(record.read(), Ok(Vec::new()));
+        assert_eq!(record.read(), Ok(choices()));
+        record.write(&BTreeMap::new()).unwrap();
+        assert_eq!(record.read(), Ok(BTreeMap::new()));
         let files = std::fs::read_dir(record.path().parent().unwrap()).unwrap().count();
         assert_eq!(files, 1, "nothing is left beside the file");
     }
@@ -184,21 +137,12 @@ mod tests {
         record.write(&choices()).unwrap();
         let text = std::fs::read_to_string(record.path()).unwrap();
         for (from, to) in [
-            ("end 5", "end 6"),
-            ("end 5\n", ""),
-            (" : portable", " : p"),
-            ("product ", "product x"),
-            ("512", "512 1"),
-            ("portable 64", "portable 99964"),
-            ("portable 64", "portable 64 0"),
-            ("attention keys", "attention values"),
-            ("attention keys causal", "attention keys causal causal"),
-            ("2 4 2 256", "2 4 2 -256"),
-            (" : own 1", " : own 1 1"),
-            // Choices that the adapter does not support.
-            (" : own 1", " : own 2"),
-            (" : own 1", " : block 4 4 16 32"),
-            (" : own 1", " : portable 64 64 16 8 4 1 1"),
+            ("end 3", "end 4"),
+            ("end 3\n", ""),
+            ("end 3\n", "end 3"),
+            (" : ", ": "),
+            ("m: 64", "m: 128"),
+            ("Product(", "\nProduct("),
         ] {
             let damaged = text.replacen(from, to, 1);
             assert_ne!(damaged, text, "{from}");
@@ -206,7 +150,7 @@ mod tests {
             let note = record.read().unwrap_err();
             assert!(note.ends_with("was ignored: it is damaged; its kernels are measured again"), "{note}");
         }
-        for cut in (text.find("attention").unwrap()..text.len()).step_by(7) {
+        for cut in text.find("Attention").unwrap()..text.len() {
             std::fs::write(record.path(), &text[..cut]).unwrap();
             assert!(record.read().is_err(), "{cut}");
         }
@@ -224,7 +168,7 @@ mod tests {
             Record::new(folder.path(), &report("1.2"), &Limits::portable(), Precision::F16),
         ] {
             assert_ne!(other.path(), mine.path());
-            assert_eq!(other.read(), Ok(Vec::new()));
+            assert_eq!(other.read(), Ok(BTreeMap::new()));
             // A file of another device is ignored even if it has the expected name.
             std::fs::copy(mine.path(), other.path()).unwrap();
             let note = other.read().unwrap_err();

@@ -1,7 +1,8 @@
 //! Selection of kernels for products and attention by measurement.
 //!
 //! In: the problems of a program. Out: [`Choices`] with the fastest of several candidates for each problem,
-//! measured once on a separate device and stored in a file (`file.rs`), which later runs read instead.
+//! measured once on a separate device and stored in a file (`file.rs`), which later runs read instead. A
+//! recorded choice counts if it is one of the candidates.
 //! Invariant: the choice for a problem never changes once it has been returned, so lowered programs remain
 //! valid; a failure never prevents a program from being compiled, but may leave the rule's choice in use or
 //! cause another measurement.
@@ -20,7 +21,7 @@ use gradloom_codegen::wgsl::Choices;
 use gradloom_codegen::wgsl::tuning::{Choice, Problem, alone, candidates};
 use gradloom_core::error::Result;
 use measure::Bench;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -34,7 +35,7 @@ const WORTH: usize = 1 << 20;
 pub struct Tuning {
     /// Path of the file in which the choices are stored.
     pub file: PathBuf,
-    /// Number of kernels whose choice was read from the file. Each kernel of attention and of its gradient
+    /// Number of kernels of programs so far whose choice was read from the file. Each kernel of attention and of its gradient
     /// counts once for each shape.
     pub read: usize,
     /// Number of kernels that were measured.
@@ -58,6 +59,8 @@ pub(super) struct Tuner {
 #[derive(Debug)]
 struct TunerState {
     choices: Choices,
+    /// Problems and choices of the file, as text.
+    known: BTreeMap<String, String>,
     tuning: Tuning,
     /// Problems that could not be measured; the rule selects their kernels.
     given_up: HashSet<Problem>,
@@ -69,20 +72,14 @@ impl Tuner {
     pub(super) fn new(gpu: &Gpu, options: &WgpuOptions, folder: &Path) -> Self {
         let precision = options.precision;
         let record = Record::new(folder, &gpu.report, &gpu.limits, precision);
-        let mut choices = Choices::by_rule(precision);
-        let mut notes = Vec::new();
-        match record.read() {
-            Ok(known) => known.into_iter().for_each(|(problem, choice)| choices.insert(problem, choice)),
-            Err(note) => notes.push(note),
-        }
-        let tuning = Tuning {
-            file: record.path().to_path_buf(),
-            read: choices.measured().count(),
-            measured: 0,
-            took: Duration::ZERO,
-            notes,
+        let (known, notes) = match record.read() {
+            Ok(known) => (known, Vec::new()),
+            Err(note) => (BTreeMap::new(), vec![note]),
         };
-        let state = Mutex::new(TunerState { choices, tuning, given_up: HashSet::new() });
+        let tuning =
+            Tuning { file: record.path().to_path_buf(), read: 0, measured: 0, took: Duration::ZERO, notes };
+        let choices = Choices::by_rule(precision);
+        let state = Mutex::new(TunerState { choices, known, tuning, given_up: HashSet::new() });
         Self { options: options.clone(), limits: gpu.limits, record, state }
     }
 
@@ -94,15 +91,25 @@ impl Tuner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).choices.clone()
     }
 
-    /// Measures those of the problems that have not been measured before, and returns all choices.
+    /// Measures those of the problems that have not been measured before, and returns all choices so far.
     pub(super) fn choices_for(&self, problems: &[Problem]) -> Choices {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let worth = |problem: &&Problem| problem.multiplications() >= WORTH;
-        let unknown =
-            |problem: &&Problem| !state.choices.is_measured(problem) && !state.given_up.contains(*problem);
-        let ways = |problem| (problem, candidates(problem, self.options.precision, &self.limits));
-        let missing = problems.iter().filter(worth).filter(unknown).map(ways);
-        let missing: Vec<(&Problem, Vec<Choice>)> = missing.filter(|(_, all)| all.len() > 1).collect();
+        let mut missing = Vec::new();
+        for problem in problems.iter().filter(|problem| problem.multiplications() >= WORTH) {
+            if state.choices.is_measured(problem) || state.given_up.contains(problem) {
+                continue;
+            }
+            let all = candidates(problem, self.options.precision, &self.limits);
+            let recorded = state.known.get(&format!("{problem:?}"));
+            match all.iter().find(|choice| recorded.is_some_and(|text| *text == format!("{choice:?}"))) {
+                Some(&choice) => {
+                    state.choices.insert(problem.clone(), choice);
+                    state.tuning.read += 1;
+                }
+                None if all.len() > 1 => missing.push((problem, all)),
+                None => {}
+            }
+        }
         if !missing.is_empty() {
             self.measure(&mut state, missing);
         }
@@ -115,6 +122,7 @@ impl Tuner {
         for (problem, all) in missing {
             match self.best(&mut device, problem, all, &mut state.tuning.notes) {
                 Ok(choice) => {
+                    state.known.insert(format!("{problem:?}"), format!("{choice:?}"));
                     state.choices.insert(problem.clone(), choice);
                     state.tuning.measured += 1;
                 }
@@ -124,7 +132,7 @@ impl Tuner {
                 }
             }
         }
-        if let Err(note) = self.record.write(&state.choices) {
+        if let Err(note) = self.record.write(&state.known) {
             state.tuning.notes.push(note);
         }
         state.tuning.took += began.elapsed();

@@ -6,6 +6,9 @@ use crate::not_webgpu;
 use gradloom::WgpuDevice as _;
 use gradloom::testing::{WgpuOverrides, overriding};
 use gradloom_codegen::wgsl::Dispatch;
+use gradloom_codegen::wgsl::attention::{self, Kernel, Tile};
+use gradloom_codegen::wgsl::tuning::{Choice, Problem};
+use gradloom_core::ir::AttentionSpec;
 use gradloom_runtime::Device;
 use gradloom_wgpu::{Tuning, WgpuOptions};
 use std::path::Path;
@@ -34,6 +37,25 @@ fn tuned(options: &WgpuOptions) -> Tuning {
     device.tuning().expect("it was asked for")
 }
 
+/// Returns the start of a kernel's line in the file.
+fn line(kernel: Kernel, extents: Extents, is_cached: bool) -> String {
+    let [batch, heads, key_heads, queries, keys, depth, value_depth] = extents;
+    let spec = AttentionSpec {
+        causal: true,
+        scale: 0.25,
+        query_offset: is_cached,
+        key_length: is_cached,
+        ..AttentionSpec::default()
+    };
+    let problem = attention::Problem { spec, batch, heads, key_heads, queries, keys, depth, value_depth };
+    format!("\n{:?} : ", Problem::Attention(kernel, problem))
+}
+
+/// Returns a choice as it is written in the file.
+fn written(choice: attention::Choice) -> String {
+    format!("{:?}", Choice::Attention(choice))
+}
+
 /// Returns `true` if the device under test is a software device, which has other and more choices.
 fn software(tuning: &Tuning) -> bool {
     std::fs::read_to_string(&tuning.file).unwrap().contains("software: true")
@@ -48,9 +70,8 @@ fn attention_is_measured_once_and_kept() {
     let first = tuned(&options(folder.path(), |_| {}));
     assert_eq!((first.read, first.measured, first.notes.len()), (0, 3, 0), "{first:?}");
     let text = std::fs::read_to_string(&first.file).unwrap();
-    for kernel in ["forward", "queries", "keys"] {
-        let line = format!("\nattention {kernel} causal 0.25 2 3 3 128 128 16 16 : ");
-        assert_eq!(text.matches(&line).count(), 1, "{text}");
+    for kernel in Kernel::ALL {
+        assert_eq!(text.matches(&line(kernel, EXTENTS, false)).count(), 1, "{text}");
     }
     let again = tuned(&options(folder.path(), |_| {}));
     assert_eq!((again.read, again.measured, again.notes.len()), (3, 0, 0), "{again:?}");
@@ -65,14 +86,12 @@ fn attention_over_a_cache_is_measured() {
     }
     let folder = tempfile::tempdir().unwrap();
     let device = Device::wgpu_with(&options(folder.path(), |_| {})).unwrap();
-    check(&device, [1, 4, 2, 60, 200, 16, 24], ", causal, query_offset, key_length", 90, 150);
+    let extents = [1, 4, 2, 60, 200, 16, 24];
+    check(&device, extents, ", causal, query_offset, key_length", 90, 150);
     let tuning = device.tuning().unwrap();
     assert_eq!((tuning.measured, tuning.notes.len()), (1, 0), "{tuning:?}");
     let kept = std::fs::read_to_string(&tuning.file).unwrap();
-    assert!(
-        kept.contains("attention forward causal query_offset key_length 0.25 1 4 2 60 200 16 24 : "),
-        "{kept}"
-    );
+    assert!(kept.contains(&line(Kernel::Forward, extents, true)), "{kept}");
 }
 
 /// Software devices take minutes to compile tiles that their own limits would not select, so these are only
@@ -122,21 +141,30 @@ fn a_program_runs_the_choice_of_the_file() {
         let texts = std::mem::take(&mut *TEXTS.lock().unwrap());
         (tuning, texts)
     };
-    let choices =
-        if kept.contains("software: true") { ["own 1", "own 2"] } else { ["own 1", "block 1 4 8 4"] };
-    let [(_, one), (_, other)] = choices.map(|choice| {
-        let (tuning, texts) = with(choice);
+    let other = match kept.contains("software: true") {
+        true => attention::Choice::Own { rows: 2 },
+        false => attention::Choice::Block(Tile::new(1, 4, 8, 4)),
+    };
+    let [(_, one), (_, other)] = [attention::Choice::Own { rows: 1 }, other].map(|choice| {
+        let (tuning, texts) = with(&written(choice));
         assert_eq!((tuning.read, tuning.measured, tuning.notes.len()), (3, 0, 0), "{tuning:?}");
         assert_eq!(texts.len(), 3);
         (tuning, texts)
     });
     assert!(one.iter().zip(&other).all(|(a, b)| a != b), "other choices are other kernels");
-    // A choice that the device does not support makes the file invalid, like a malformed line.
-    for wrong in ["own 0", "own"] {
-        let (tuning, _) = with(wrong);
-        assert_eq!((tuning.read, tuning.measured, tuning.notes.len()), (0, 3, 1), "{tuning:?}");
-        assert!(tuning.notes[0].contains("it is damaged"), "{tuning:?}");
+    // A choice that is none of the candidates is measured again, and replaced.
+    for wrong in [written(attention::Choice::Own { rows: 0 }), "own".to_string()] {
+        let (tuning, _) = with(&wrong);
+        assert_eq!((tuning.read, tuning.measured, tuning.notes.len()), (0, 3, 0), "{tuning:?}");
+        assert!(!std::fs::read_to_string(&file).unwrap().contains(&format!(" : {wrong}\n")));
     }
+    // Lines of problems that no program has had since are kept.
+    let other = "Product(Another) : Product(Choice)\n";
+    let more = kept.replace("end 3\n", &format!("{other}end 4\n"));
+    std::fs::write(&file, more.replacen(" : Attention(", " : Unknown(", 1)).unwrap();
+    let tuning = tuned(&options(folder.path(), |_| {}));
+    assert_eq!((tuning.read, tuning.measured, tuning.notes.len()), (2, 1, 0), "{tuning:?}");
+    assert!(std::fs::read_to_string(&file).unwrap().contains(other));
 }
 
 /// Returns `true` for a forward attention kernel whose invocations compute fewer rows than the rule selects
@@ -181,6 +209,7 @@ fn a_kernel_with_wrong_values_or_none_is_not_chosen() {
             assert!(note.starts_with(expected), "{note}");
         }
         let kept = std::fs::read_to_string(&tuning.file).unwrap();
-        assert!(kept.contains("attention forward causal 0.25 2 3 3 128 128 16 16 : own 4\n"), "{kept}");
+        let rule = line(Kernel::Forward, EXTENTS, false) + &written(attention::Choice::Own { rows: 4 });
+        assert!(kept.contains(&(rule + "\n")), "{kept}");
     }
 }

@@ -1,12 +1,11 @@
 //! Schedules of attention: blocks of queries and keys in workgroup memory, matrix instructions, lanes of
 //! subgroups, or whole rows per invocation.
 //!
-//! In: extents and limits. Out: an [`AttentionSchedule`], the choices worth measuring, and choices as text.
+//! In: extents and limits. Out: an [`AttentionSchedule`], and the choices worth measuring.
 //! This module also defines the exceptions for devices that compute on a CPU.
 
 mod candidates;
 mod choose;
-mod record;
 
 pub use candidates::candidates;
 pub use choose::choose;
@@ -15,7 +14,6 @@ pub use gradloom_core::kernel::{
     AttentionMatrices as Matrices, AttentionProblem as Problem, AttentionTile as Tile,
     AttentionWarpgroups as Warpgroups,
 };
-pub use record::{from_line, to_line};
 
 use crate::limits::Limits;
 use crate::product::rows_are_groups;

@@ -1,18 +1,16 @@
 //! Tiles of matrix products.
 //!
-//! In: a [`DotProblem`] and the limits of a device. Out: a [`ProductChoice`] by rule, the choices worth
-//! measuring, and a check of choices that were read from a file.
+//! In: a [`DotProblem`] and the limits of a device. Out: a [`ProductChoice`] by rule, and the choices worth
+//! measuring.
 
 mod candidates;
 mod choose;
-mod record;
 #[cfg(test)]
 mod tests;
 
 pub use candidates::candidates;
 pub use choose::{choose, lanes};
 pub(crate) use choose::{reads_once, streamed_parts};
-pub use record::{from_line, to_line};
 
 use crate::limits::Limits;
 use crate::product::{Along, DotProblem, Side};
@@ -86,7 +84,7 @@ pub fn suits(choice: &ProductChoice, problem: &DotProblem, precision: Precision,
         }
         Method::Cooperative(_) => limits.operands(precision).is_some(),
     };
-    // The extents may overflow, because a problem may come from a file.
+    // The extents may overflow on a 32-bit host.
     let extents = problem.batch.iter().map(|axis| axis.extent).chain([problem.m, problem.n]);
     let results = extents.fold(1, |product: u64, extent| product.saturating_mul(extent as u64));
     let bytes = results.saturating_mul(4).saturating_mul(choice.parts.into());

@@ -247,36 +247,6 @@ fn candidates_suit_are_different_and_have_valid_shaders() {
 }
 
 #[test]
-fn lines_of_choices_read_back() {
-    for batch in [1, 4] {
-        let problem = problem(batch, [128, 384, 1024], [true, false]);
-        for choice in candidates(&problem, Precision::F16, &everything()) {
-            let line = to_line(&problem, &choice);
-            assert_eq!(from_line(&line), Some((problem.clone(), choice)), "{line}");
-        }
-    }
-    let line = to_line(
-        &problem(2, [8, 4, 16], [false, false]),
-        &ProductChoice { method: Method::Portable(STAGED), parts: 3 },
-    );
-    assert_eq!(line, "product 2x128x64 8 4 16 0 16 1 0 1 4 : portable 32 32 16 4 4 2 3");
-    for wrong in [
-        "",
-        "product",
-        "product 8 4 16 0 16 1 0 1 4",
-        "product 8 4 16 0 16 1 0 1 : portable 32 32 16 4 4 2 3",
-        "product 8 4 16 0 16 1 0 1 4 : portable 32 32 16 4 4 2",
-        "product 8 4 16 0 16 1 0 1 4 : portable 32 32 16 0 4 2 3",
-        "product 8 4 16 0 16 1 0 1 -4 : portable 32 32 16 4 4 2 3",
-        "product 8 4 16 0 16 1 0 1 4 : portable 4294967295 4294967295 16 1 1 2 3",
-        "product 8 4 16 0 16 1 0 1 4 : other 32 32 16 4 4 2 3",
-        "product 8 2x128x64 4 16 0 16 1 0 1 4 : portable 32 32 16 4 4 2 3",
-    ] {
-        assert_eq!(from_line(wrong), None, "{wrong}");
-    }
-}
-
-#[test]
 fn items_of_four_need_aligned_strides() {
     let aligned = problem(2, [8, 12, 16], [false, false]);
     assert_eq!(lanes(&aligned, &everything()), [4, 4]);

@@ -10,29 +10,19 @@ use crate::product::DotProblem;
 use crate::schedule::precision::Precision;
 use crate::schedule::{attention, product as schedule};
 use gradloom_core::kernel::ProductChoice;
+use std::collections::HashMap;
 
 /// The choices for products and attention.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Choices {
     precision: Precision,
-    /// Measured choices, few enough for a linear search.
-    measured: Vec<(Problem, Choice)>,
-}
-
-/// Compares choices regardless of the order in which they were set.
-impl PartialEq for Choices {
-    fn eq(&self, other: &Self) -> bool {
-        let has = |(problem, choice): (&Problem, &Choice)| other.measured_for(problem) == Some(choice);
-        self.precision == other.precision
-            && self.measured.len() == other.measured.len()
-            && self.measured().all(has)
-    }
+    measured: HashMap<Problem, Choice>,
 }
 
 impl Choices {
     /// Creates choices that follow the rules for all problems.
     pub fn by_rule(precision: Precision) -> Self {
-        Self { precision, measured: Vec::new() }
+        Self { precision, measured: HashMap::new() }
     }
 
     /// Returns the precision of programs that use these choices.
@@ -40,33 +30,21 @@ impl Choices {
         self.precision
     }
 
-    /// Sets the choice for a problem. The choice must suit the limits that shaders are generated for
-    /// ([`Choice::suits`]). A program that was already lowered needs the value that it was lowered with, so
+    /// Sets the choice for a problem, one of its [`candidates`](super::candidates) for the limits that shaders
+    /// are generated for. A program that was already lowered needs the value that it was lowered with, so
     /// change a copy.
     pub fn insert(&mut self, problem: Problem, choice: Choice) {
-        match self.measured.iter_mut().find(|(known, _)| *known == problem) {
-            Some((_, known)) => *known = choice,
-            None => self.measured.push((problem, choice)),
-        }
+        self.measured.insert(problem, choice);
     }
 
     /// Returns `true` if a problem has a measured choice.
     pub fn is_measured(&self, problem: &Problem) -> bool {
-        self.measured_for(problem).is_some()
-    }
-
-    /// Returns the problems with measured choices, in the order in which they were first set.
-    pub fn measured(&self) -> impl ExactSizeIterator<Item = (&Problem, &Choice)> {
-        self.measured.iter().map(|(problem, choice)| (problem, choice))
-    }
-
-    fn measured_for(&self, problem: &Problem) -> Option<&Choice> {
-        self.measured().find_map(|(known, choice)| (known == problem).then_some(choice))
+        self.measured.contains_key(problem)
     }
 
     /// Returns the choice for a product on a device with these limits.
     pub fn product(&self, problem: &DotProblem, limits: &Limits) -> ProductChoice {
-        let choice = match self.measured_for(&Problem::Product(problem.clone())) {
+        let choice = match self.measured.get(&Problem::Product(problem.clone())) {
             Some(Choice::Product(choice)) => *choice,
             _ => schedule::choose(problem, limits.operands(self.precision), limits),
         };
@@ -80,7 +58,7 @@ impl Choices {
         problem: &attention::Problem,
         limits: &Limits,
     ) -> attention::Choice {
-        match self.measured_for(&Problem::Attention(kernel, *problem)) {
+        match self.measured.get(&Problem::Attention(kernel, *problem)) {
             Some(Choice::Attention(choice)) => *choice,
             _ => attention::choose(kernel, problem, limits.attention_operands(self.precision), limits),
         }

@@ -1,16 +1,14 @@
 //! Tuning of kernels of which there are several variants.
 //!
 //! In: a lowered program and the limits of a device. Out: its [`Problem`]s, the choices to try for each
-//! ([`candidates`]), and [`Choices`], the value that programs are compiled with. Invariant: a choice that
-//! [suits](Choice::suits) the limits has valid shaders, whatever its source. A problem contains all that its
-//! shaders depend on except for bindings, the epilogues of products, and the layout of attention's rows.
+//! ([`candidates`]), and [`Choices`], the value that programs are compiled with. Invariant: each candidate has
+//! valid shaders. A problem contains all that its shaders depend on except for bindings, the epilogues of
+//! products, and the layout of attention's rows.
 
 mod choices;
-mod record;
 
 pub use super::precision::Precision;
 pub use choices::Choices;
-pub use record::{from_line, to_line};
 
 use super::{attention, product as schedule};
 use crate::limits::Limits;
@@ -74,21 +72,6 @@ impl fmt::Display for Problem {
                     kernel.label()
                 )
             }
-        }
-    }
-}
-
-impl Choice {
-    /// Returns `true` if a device with these limits can compute a kernel with this choice in this precision.
-    pub fn suits(&self, problem: &Problem, precision: Precision, limits: &Limits) -> bool {
-        match (problem, self) {
-            (Problem::Product(problem), Choice::Product(choice)) => {
-                schedule::suits(choice, problem, precision, limits)
-            }
-            (Problem::Attention(kernel, problem), Choice::Attention(choice)) => {
-                attention::suits(choice, *kernel, problem, limits.attention_operands(precision), limits)
-            }
-            _ => false,
         }
     }
 }
