@@ -5,7 +5,9 @@
 mod check;
 
 use gradloom_codegen::pipeline::{Limits, Precision, Target};
+use gradloom_codegen::step::Owner;
 use gradloom_codegen::wgsl;
+use gradloom_core::fuse::fuse;
 use gradloom_core::ir::{Graph, Output};
 use gradloom_core::optim::AdamW;
 use gradloom_core::passes;
@@ -59,22 +61,21 @@ fn checked(graph: &Graph, precision: Precision) -> Shaders {
 
 /// Validates all shaders of a step for a GPU with the given limits.
 fn checked_for(graph: &Graph, limits: &Limits, precision: Precision) -> Shaders {
-    let choices = wgsl::Choices::by_rule(precision);
+    let target = Target::wgsl(*limits, precision);
     let mut store = StoreLayout::default();
     store.extend(graph).unwrap();
-    let lowered = wgsl::lower(graph, limits, &choices).unwrap();
+    let lowered = target.lower(graph, fuse(graph, target.fusion).unwrap());
     let plan = plan::plan(graph, lowered, &store, None).unwrap_or_else(|error| panic!("{error}"));
     let (mut seen, mut dispatches, mut cooperative) = (HashSet::new(), 0, 0);
     let cuts = wgsl::Cuts::default();
     let context = wgsl::Context { plan: &plan, graph, limits, cuts: &cuts };
-    for (number, launch) in plan.launches.iter().enumerate() {
-        for shaders in wgsl::shaders(launch, number, &context).unwrap() {
-            for dispatch in shaders.dispatches {
-                dispatches += 1;
-                cooperative += usize::from(dispatch.source.contains("coopMultiplyAdd"));
-                if seen.insert(dispatch.source.clone()) {
-                    check::check(&dispatch, limits);
-                }
+    let units = wgsl::units(&context).unwrap();
+    for unit in units.iter().filter(|unit| matches!(unit.owner, Owner::Launch(_))) {
+        for shader in unit.shaders() {
+            dispatches += 1;
+            cooperative += usize::from(shader.dispatch.source.contains("coopMultiplyAdd"));
+            if seen.insert(&shader.dispatch.source) {
+                check::check(shader.dispatch, limits);
             }
         }
     }

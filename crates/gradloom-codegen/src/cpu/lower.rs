@@ -7,24 +7,8 @@ use super::{
 use crate::lower::{Request, Sharing};
 use crate::pipeline::Target;
 use crate::product::DotProblem;
-use gradloom_core::error::Result;
-use gradloom_core::fuse::{Fused, Fusion, fuse};
-use gradloom_core::ir::{DType, DotAxes, Graph, OpKind};
-use gradloom_core::kernel::{Access, Kernel, Lowered, Part, Schedule};
-
-/// Fuses a graph and lowers it for a CPU with this many threads, which affect scratch memory but never
-/// results.
-///
-/// # Errors
-/// Returns an error if the graph still contains a block op, which passes must expand first.
-pub fn lower(graph: &Graph, threads: usize) -> Result<Lowered> {
-    Ok(lower_fused(graph, fuse(graph, Fusion::On)?, threads))
-}
-
-/// Lowers kernels for a CPU with this many threads.
-pub fn lower_fused(graph: &Graph, fused: Fused, threads: usize) -> Lowered {
-    Target::cpu(threads).lower(graph, fused)
-}
+use gradloom_core::ir::{DType, DotAxes, OpKind};
+use gradloom_core::kernel::{Access, Kernel, Part, Schedule};
 
 /// Division of kernels on the CPU: the runtime derives their tasks from shapes.
 pub(crate) struct Tasks;

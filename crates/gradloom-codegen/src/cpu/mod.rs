@@ -34,7 +34,6 @@ pub use loop_schedule::{
     LEAF_ROWS, LoopSchedule, column_partials, column_total, loop_workspace, partial_bytes,
 };
 pub(crate) use lower::{Tasks, shares_rows};
-pub use lower::{lower, lower_fused};
 pub use panels::{Panel, panels};
 pub use rows::{DIGITS, MOST_SELECTED, PIECE, Rows, SHORT_ROW, SortPlan, cumulate_workspace};
 pub(crate) use target::Cpu;

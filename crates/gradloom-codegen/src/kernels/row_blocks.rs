@@ -91,9 +91,9 @@ mod tests {
     use crate::cuda::{Parameter, units};
     use crate::kernels::{Cuts, MOST_POSITIONS};
     use crate::limits::Limits;
-    use crate::pipeline::lower_for;
+    use crate::pipeline::Target;
     use crate::schedule::precision::Precision;
-    use crate::schedule::tuning::Choices;
+    use gradloom_core::fuse::fuse;
     use gradloom_core::ir::{Graph, parse};
     use gradloom_core::kernel::{Access, Kernel, Launch};
     use gradloom_core::plan::{Plan, StoreLayout, plan};
@@ -101,7 +101,8 @@ mod tests {
     fn planned(lines: &str, precision: Precision) -> (Graph, Plan) {
         let graph = parse(&format!("graph {{\n{lines}\n}}")).unwrap();
         let limits = Limits { library: Some(1 << 24), ..Limits::cuda_of((9, 0)) };
-        let lowered = lower_for(&graph, &limits, &Choices::by_rule(precision)).unwrap();
+        let target = Target::cuda(limits, precision);
+        let lowered = target.lower(&graph, fuse(&graph, target.fusion).unwrap());
         let mut store = StoreLayout::default();
         store.extend(&graph).unwrap();
         let plan = plan(&graph, lowered, &store, None).unwrap();

@@ -35,23 +35,13 @@ use std::ops::{Deref, DerefMut};
 pub(crate) const GPU_FUSION: Fusion = Fusion::SumsApart;
 
 /// A pass of the lowering.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pass {
-    /// Name for human-readable lists.
-    pub(crate) name: &'static str,
-    run: fn(&mut Lowering<'_>),
-}
-
-macro_rules! passes {
-    ($($pass:path),* $(,)?) => { &[$(Pass { name: stringify!($pass), run: $pass }),*] };
-}
+pub(crate) type Pass = fn(&mut Lowering<'_>);
 
 /// Passes for CPUs.
-pub(crate) const CPU: &[Pass] =
-    passes![stored::floats_and_blocks, operands::with_shared_rows, launches::on_cpu];
+pub(crate) const CPU: &[Pass] = &[stored::floats_and_blocks, operands::with_shared_rows, launches::on_cpu];
 
 /// Passes for GPUs through WebGPU.
-pub(crate) const WGSL: &[Pass] = passes![
+pub(crate) const WGSL: &[Pass] = &[
     stored::of_attention,
     rounding::at_scatters,
     narrow::narrow,
@@ -64,7 +54,7 @@ pub(crate) const WGSL: &[Pass] = passes![
 ];
 
 /// Passes for NVIDIA GPUs.
-pub(crate) const CUDA: &[Pass] = passes![
+pub(crate) const CUDA: &[Pass] = &[
     stored::floats,
     rounding::at_scatters,
     scatters::together,
@@ -88,7 +78,7 @@ pub(crate) fn lower(graph: &Graph, fused: Fused, target: &Target, cuts_products:
     let kernels = fused.kernels.into_iter().map(Draft::from).collect();
     let (memory, padded, launches) = (fused.memory, Vec::new(), Vec::new());
     let mut lowering = Lowering { graph, target, cuts_products, kernels, memory, padded, launches };
-    target.passes().iter().for_each(|pass| (pass.run)(&mut lowering));
+    target.passes().iter().for_each(|pass| pass(&mut lowering));
     let Lowering { launches, mut memory, .. } = lowering;
     memory.launches = launches.into_iter().map(|(launch, _)| launch).collect();
     memory

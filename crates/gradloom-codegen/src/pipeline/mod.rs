@@ -13,7 +13,7 @@ pub use crate::limits::Limits;
 pub use crate::schedule::precision::Precision;
 pub use dialect::{Code, Text};
 pub(crate) use dialect::{Dialect, Source, common, launches};
-pub use target::{Target, lower_for};
+pub use target::Target;
 pub use training::{LOSS, Options, TrainingGraph, differentiate, optimizer_state, training};
 
 use gradloom_core::error::Result;

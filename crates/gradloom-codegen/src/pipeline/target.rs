@@ -17,7 +17,7 @@ use crate::schedule::attention;
 use crate::schedule::tuning::{Choices, Precision, Problem, problems};
 use crate::wgsl::Wgsl;
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::fuse::{Fused, Fusion, fuse};
+use gradloom_core::fuse::{Fused, Fusion};
 use gradloom_core::ir::{DType, Graph, OpKind};
 use gradloom_core::kernel::{Kernel, Launch, Lowered, Schedule};
 use gradloom_core::plan::Plan;
@@ -172,11 +172,6 @@ impl Target {
         self.dialect.passes()
     }
 
-    /// Returns the names of the passes that lower kernels to launches, in order.
-    pub fn pass_names(&self) -> impl Iterator<Item = &'static str> {
-        self.passes().iter().map(|pass| pass.name)
-    }
-
     /// Lowers the kernels of a graph.
     pub fn lower(&self, graph: &Graph, fused: Fused) -> Lowered {
         lower::lower(graph, fused, self, true)
@@ -231,20 +226,10 @@ impl Target {
     }
 }
 
-/// Fuses a graph and lowers it for a GPU with these limits and choices. If the limits allow concurrent
-/// kernels ([`Limits::branches`]), the target is CUDA, else WebGPU.
-///
-/// # Errors
-/// Returns an error if the graph still contains a block op, which passes must expand first.
-pub fn lower_for(graph: &Graph, limits: &Limits, choices: &Choices) -> Result<Lowered> {
-    let dialect: &'static dyn Dialect = if limits.branches { &Cuda } else { &Wgsl };
-    let target = Target::gpu(dialect, *limits, choices.clone());
-    Ok(target.lower(graph, fuse(graph, target.fusion)?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gradloom_core::fuse::fuse;
     use gradloom_core::ir::parse;
 
     fn product(rows: usize) -> Graph {
@@ -339,21 +324,5 @@ mod tests {
             products(1023),
             ["the right operand has an offset or stride of 4092 bytes, not a multiple of 16"]
         );
-    }
-
-    #[test]
-    fn each_dialect_has_its_list_of_passes() {
-        let names = |target: Target| target.pass_names().collect::<Vec<_>>();
-        let cuda = names(Target::cuda(Limits::cuda(), Precision::F32));
-        let wgsl = names(Target::wgsl(Limits::desktop(), Precision::F32));
-        assert_eq!(
-            names(Target::cpu(1)),
-            ["stored::floats_and_blocks", "operands::with_shared_rows", "launches::on_cpu"]
-        );
-        assert!(cuda.contains(&"library::take") && !wgsl.contains(&"library::take"));
-        let common = |list: &[&'static str], of: &[&'static str]| {
-            list.iter().copied().filter(|name| of.contains(name)).collect::<Vec<_>>()
-        };
-        assert_eq!(common(&wgsl, &cuda), common(&cuda, &wgsl), "what both have comes in one order");
     }
 }

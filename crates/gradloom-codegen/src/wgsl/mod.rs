@@ -1,9 +1,8 @@
 //! Lowering to WGSL compute shaders.
 //!
-//! In: the kernels of a graph, or their plan. Out: launches with known sizes of scratch memory ([`lower`]),
-//! or the shaders of each launch ([`shaders`]). Shapes are constants in the text, but offsets are not, unless
-//! several values share a binding, so equal layers share pipelines. Invariant: results depend only on the
-//! operands, the shapes, the [`Limits`] and the [`Choices`]; sums are not atomic.
+//! In: a plan. Out: the shaders of each launch ([`units`]). Shapes are constants in the text, but offsets are
+//! not, unless several values share a binding, so equal layers share pipelines. Invariant: results depend only
+//! on the operands, the shapes, the [`Limits`] and the [`Choices`]; sums are not atomic.
 
 mod alone;
 pub mod attention;
@@ -29,10 +28,9 @@ pub mod tuning {
 }
 
 pub use crate::kernels::Cuts;
-pub use crate::pipeline::lower_for as lower;
 pub use crate::schedule::tuning::{Choices, Precision};
 pub use operands::{Binding, Element, Operand, Operands, Shared};
 #[cfg(test)]
 pub(crate) use product::alone as alone_product;
 pub(crate) use target::Wgsl;
-pub use units::{Shader, Unit, guards, shaders, units, writable};
+pub use units::{Shader, Unit, units, writable};

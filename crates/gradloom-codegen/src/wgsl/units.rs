@@ -11,7 +11,6 @@ use crate::kernels::{self, Program};
 use crate::simt::Kernel;
 use crate::step::Owner;
 use gradloom_core::error::Result;
-use gradloom_core::kernel::Launch;
 
 /// Shaders on the same operands.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,26 +40,6 @@ pub struct Shader<'a> {
 pub fn units(context: &Context<'_>) -> Result<Vec<Unit>> {
     let units = kernels::units(context.program(), context)?;
     Ok(units.into_iter().map(|unit| printed(unit, context)).collect())
-}
-
-/// Returns the shaders of a plan's launch. Those of the commit write nothing unless the step may commit.
-///
-/// # Errors
-/// Returns an error if the kernel cannot run on an adapter with these limits.
-pub fn shaders(launch: &Launch, number: usize, context: &Context<'_>) -> Result<Vec<Shaders>> {
-    let units = kernels::of_launch(launch, Owner::Launch(number), context.program(), context)?;
-    Ok(units.into_iter().map(|unit| printed(unit, context).shaders).collect())
-}
-
-/// Returns the guard shader, which decides whether a step commits.
-///
-/// # Errors
-/// Returns an error if the shader cannot run on an adapter with these limits.
-///
-/// # Panics
-/// Panics if the plan has no launches.
-pub fn guards(context: &Context<'_>) -> Result<Shaders> {
-    Ok(printed(kernels::guards(context.plan, context)?, context).shaders)
 }
 
 fn printed(unit: kernels::Unit<Operands>, context: &Context<'_>) -> Unit {

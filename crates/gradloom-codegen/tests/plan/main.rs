@@ -14,7 +14,7 @@ mod verify;
 mod verify_kernels;
 mod views;
 
-use gradloom_codegen::cpu;
+use gradloom_codegen::pipeline::Target;
 use gradloom_core::error::{Error, Result};
 use gradloom_core::fuse::{Fusion, fuse};
 use gradloom_core::ir::{Graph, ValueId, parse};
@@ -32,7 +32,7 @@ fn graph(lines: &str) -> Graph {
 
 fn plan_within(graph: &Graph, limit: Option<u64>) -> Result<Plan> {
     // Use one kernel per op, so that the tests do not depend on fusion.
-    let lowered = cpu::lower_fused(graph, fuse(graph, Fusion::Off)?, 1);
+    let lowered = Target::cpu(1).lower(graph, fuse(graph, Fusion::Off)?);
     let mut store = StoreLayout::default();
     store.extend(graph).expect("a new store takes any graph");
     plan::plan(graph, lowered, &store, limit)
@@ -58,7 +58,8 @@ fn fused(lines: &str) -> Plan {
     let graph = graph(lines);
     let mut store = StoreLayout::default();
     store.extend(&graph).expect("a new store takes any graph");
-    let plan = plan::plan(&graph, cpu::lower(&graph, 1).unwrap(), &store, None).unwrap();
+    let lowered = Target::cpu(1).lower(&graph, fuse(&graph, Fusion::On).unwrap());
+    let plan = plan::plan(&graph, lowered, &store, None).unwrap();
     plan::verify_commit(&graph, &plan).unwrap_or_else(|error| panic!("{error}\n{}", plan.report(&graph)));
     plan
 }

@@ -1,8 +1,9 @@
 //! Tests of the layout of the store.
 
 use crate::{graph, plan_within};
-use gradloom_codegen::cpu;
+use gradloom_codegen::pipeline::Target;
 use gradloom_core::error::ErrorKind;
+use gradloom_core::fuse::{Fusion, fuse};
 use gradloom_core::plan::{self, ALIGNMENT, StoreLayout};
 
 const MODEL: &str = "%0: f32[3] = param \"w\"\n%1: f32[0] = param \"none\"\n%2: u32[] = state \"n\" {init=7}";
@@ -66,7 +67,7 @@ fn a_graph_that_disagrees_adds_nothing() {
 fn a_plan_wants_its_parameters_in_the_store() {
     let graph = graph(MODEL);
     assert!(plan_within(&graph, None).is_ok());
-    let lowered = cpu::lower(&graph, 1).unwrap();
+    let lowered = Target::cpu(1).lower(&graph, fuse(&graph, Fusion::On).unwrap());
     let error = plan::plan(&graph, lowered, &StoreLayout::default(), None).unwrap_err();
     assert_eq!((error.kind(), error.message()), (ErrorKind::Store, "the store has no `w` of type f32[3]"));
 }

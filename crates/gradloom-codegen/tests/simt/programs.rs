@@ -10,11 +10,11 @@ use gradloom_codegen::schedule::group;
 use gradloom_codegen::simt::kernels::{self, Table, View, Views};
 use gradloom_codegen::simt::{Kernel, custom, verify};
 use gradloom_codegen::wgsl::tuning::candidates;
-use gradloom_codegen::wgsl::{self, Choices, Limits, Precision};
+use gradloom_codegen::wgsl::{Choices, Limits, Precision};
 use gradloom_core::collections::IdMap;
 use gradloom_core::fuse::{Fusion, fuse};
 use gradloom_core::ir::{DType, Graph, OpKind, Output, Type, ValueId, parse};
-use gradloom_core::kernel::{self, Access, Launch, Method, Part, Phase, Schedule, Staging, Tile};
+use gradloom_core::kernel::{self, Access, Launch, Lowered, Method, Part, Phase, Schedule, Staging, Tile};
 use gradloom_core::nn::{Param, attend_to_new};
 use gradloom_core::passes;
 use gradloom_core::plan::{StoreLayout, plan};
@@ -273,6 +273,13 @@ fn views<'a>(
     }
 }
 
+/// Fuses a graph and lowers it for CUDA if the limits allow concurrent kernels, else for WebGPU.
+fn lower(graph: &Graph, limits: &Limits, choices: &Choices) -> Lowered {
+    let target = if limits.branches { Target::cuda } else { Target::wgsl };
+    let target = target(*limits, choices.precision()).with_choices(choices.clone());
+    target.lower(graph, fuse(graph, target.fusion).unwrap_or_else(|error| panic!("{error}")))
+}
+
 /// Returns the results of a program on a device, and the number of runs of each kind of kernel.
 fn evaluation(
     graph: &Graph,
@@ -280,7 +287,7 @@ fn evaluation(
     (limits, choices): (&Limits, &Choices),
     want: &Evaluation,
 ) -> (Evaluation, BTreeMap<&'static str, usize>) {
-    let lowered = wgsl::lower(graph, limits, choices).unwrap_or_else(|error| panic!("{error}"));
+    let lowered = lower(graph, limits, choices);
     let values =
         evaluate_values(graph, &|kind: &OpKind| leaves.value(kind)).unwrap_or_else(|error| panic!("{error}"));
     let mut memory = Memory { graph, limits, buffers: IdMap::new(), kinds: BTreeMap::new() };
@@ -366,7 +373,7 @@ fn products_in_tf32_are_off_by_what_it_rounds() {
     let limits = Limits::cuda();
     for (precision, range) in [(Precision::Tf32, 1e-5..2e-3), (Precision::Tf32x3, 0.0..3e-6)] {
         let choices = Choices::by_rule(precision);
-        let lowered = wgsl::lower(&graph, &limits, &choices).unwrap();
+        let lowered = lower(&graph, &limits, &choices);
         assert!(lowered.buffers.values().all(|ty| !matches!(ty.dtype, DType::F16 | DType::BF16)));
         let (got, kinds) = evaluation(&graph, &leaves, (&limits, &choices), &want);
         assert!(kinds["matrices"] > 5 && kinds["attention"] == 2, "{kinds:?}");
@@ -379,7 +386,7 @@ fn products_in_tf32_are_off_by_what_it_rounds() {
     // A library rounds to TF32 internally, which the simulation omits, so the error is that of attention.
     let choices = Choices::by_rule(Precision::Tf32);
     let limits = Limits { library: Some(1), ..limits };
-    let lowered = wgsl::lower(&graph, &limits, &choices).unwrap();
+    let lowered = lower(&graph, &limits, &choices);
     let by_library = |launch: &&Launch| matches!(launch.schedule, Schedule::Library(_));
     assert!(lowered.launches.iter().filter(by_library).count() > 5);
     let (got, _) = evaluation(&graph, &leaves, (&limits, &choices), &want);
@@ -388,7 +395,7 @@ fn products_in_tf32_are_off_by_what_it_rounds() {
         assert!(off < 1e-3, "output {name} is off by {off:.1e}");
     }
     let choices = Choices::by_rule(Precision::Tf32x3);
-    assert_eq!(wgsl::lower(&graph, &limits, &choices).unwrap().launches.iter().filter(by_library).count(), 0);
+    assert_eq!(lower(&graph, &limits, &choices).launches.iter().filter(by_library).count(), 0);
 }
 
 /// Returns the distance of two vectors, relative to the norm of the second.
@@ -466,7 +473,7 @@ fn products_that_are_alike_run_together() {
     let want = evaluate(&graph, &|kind| leaves.value(kind)).unwrap();
     for (name, limits) in devices() {
         let choices = Choices::by_rule(Precision::F32);
-        let lowered = wgsl::lower(&graph, &limits, &choices).unwrap();
+        let lowered = lower(&graph, &limits, &choices);
         let parts = |launch: &Launch| match &launch.kernel {
             kernel::Kernel::Group(parts) => parts.len(),
             _ => 1,
@@ -491,7 +498,7 @@ fn updates_that_are_alike_stay_apart() {
     ))
     .unwrap();
     for (name, limits) in devices() {
-        let lowered = wgsl::lower(&graph, &limits, &Choices::by_rule(Precision::F32)).unwrap();
+        let lowered = lower(&graph, &limits, &Choices::by_rule(Precision::F32));
         let mut layout = StoreLayout::default();
         layout.extend(&graph).unwrap();
         let plan = plan(&graph, lowered, &layout, None).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -694,7 +701,7 @@ fn attention_reads_pools_of_16_bits() {
             &table,
         );
         let limits = Limits::cuda();
-        let lowered = wgsl::lower(&graph, &limits, &Choices::by_rule(Precision::F32)).unwrap();
+        let lowered = lower(&graph, &limits, &Choices::by_rule(Precision::F32));
         let attention = lowered.launches.iter().find(|launch| launch.reads.len() >= 5).expect("attention");
         let Schedule::Attention(schedule) = &attention.schedule else { panic!("{attention:?}") };
         let [(_, kernel::AttentionChoice::Lanes(lanes))] = schedule.kernels[..] else {
@@ -744,7 +751,7 @@ fn values_between_kernels_are_rounded_in_each_precision() {
         [(Precision::F16, 2f64.powi(-11), DType::F16), (Precision::Bf16, 2f64.powi(-8), DType::BF16)]
     {
         let choices = Choices::by_rule(precision);
-        let lowered = wgsl::lower(&graph, &limits, &choices).unwrap();
+        let lowered = lower(&graph, &limits, &choices);
         let narrow = lowered.buffers.values().filter(|ty| ty.dtype == dtype).count();
         assert!(narrow > 10, "{precision:?}: {narrow} values of 16 bits");
         let (got, kinds) = evaluation(&graph, &leaves, (&limits, &choices), &want);
@@ -787,7 +794,7 @@ fn a_library_multiplies_whole_vectors() {
         let leaves = Leaves::random(5);
         let want = evaluate(&graph, &|kind| leaves.value(kind)).unwrap();
         let choices = Choices::by_rule(Precision::Bf16);
-        let lowered = wgsl::lower(&graph, &limits, &choices).unwrap();
+        let lowered = lower(&graph, &limits, &choices);
         let products = lowered.launches.iter().filter(|launch| {
             matches!(&launch.kernel, kernel::Kernel::Op(OpKind::Dot(_)) | kernel::Kernel::Dot { .. })
         });
@@ -867,7 +874,7 @@ fn scatters_of_distinct_rows_run_together() {
     let graph = graph.unwrap_or_else(|error| panic!("{error}"));
     let choices = Choices::by_rule(Precision::F32);
     let scatters = |limits: &Limits| -> Vec<usize> {
-        let lowered = wgsl::lower(&graph, limits, &choices).unwrap();
+        let lowered = lower(&graph, limits, &choices);
         let parts = |launch: &Launch| match &launch.kernel {
             kernel::Kernel::Group(parts) => parts.len(),
             _ => 1,
@@ -876,7 +883,7 @@ fn scatters_of_distinct_rows_run_together() {
     };
     assert_eq!([scatters(&Limits::cuda()), scatters(&Limits::portable())], [vec![2], vec![1, 1]]);
 
-    let lowered = wgsl::lower(&graph, &Limits::cuda(), &choices).unwrap();
+    let lowered = lower(&graph, &Limits::cuda(), &choices);
     let launch = &lowered.launches[0];
     let (kernel::Kernel::Group(parts), Schedule::Group(schedule)) = (&launch.kernel, &launch.schedule) else {
         panic!("{launch:?}")
@@ -923,7 +930,7 @@ fn a_residual_and_the_norm_behind_it_are_one_kernel() {
     let want = evaluate(&graph, &|kind| leaves.value(kind)).unwrap();
     let limits = Limits { library: Some(1), ..Limits::cuda() };
     let choices = Choices::by_rule(Precision::Tf32);
-    let lowered = wgsl::lower(&graph, &limits, &choices).unwrap();
+    let lowered = lower(&graph, &limits, &choices);
     assert_eq!(lowered.launches.len(), 2, "{:?}", lowered.launches);
     let (got, kinds) = evaluation(&graph, &leaves, (&limits, &choices), &want);
     assert_eq!((kinds.get("library"), kinds.get("rows")), (Some(&1), Some(&1)), "{kinds:?}");

@@ -12,6 +12,7 @@ mod tuning;
 
 use check::check;
 use gradloom_codegen::pipeline::Target;
+use gradloom_codegen::step::Owner;
 use gradloom_codegen::wgsl::{self, Choices, Dispatch, Limits, Precision};
 use gradloom_core::fuse::fuse;
 use gradloom_core::ir::{Graph, parse};
@@ -60,22 +61,15 @@ fn checked(graph: &Graph, limits: &Limits) -> Vec<Dispatch> {
     checked_with(graph, limits, &choices(limits))
 }
 
-/// Returns the checked shaders of a graph, with given choices.
+/// Returns the checked shaders of a graph, with given choices; those of its guards come last.
 #[track_caller]
 fn checked_with(graph: &Graph, limits: &Limits, choices: &Choices) -> Vec<Dispatch> {
     let plan = plan_with(graph, limits, choices);
     let cuts = wgsl::Cuts::default();
     let context = wgsl::Context { plan: &plan, graph, limits, cuts: &cuts };
-    let mut all = Vec::new();
-    for (number, launch) in plan.hoisted.iter().chain(&plan.launches).enumerate() {
-        let shaders = wgsl::shaders(launch, number, &context);
-        for shaders in shaders.unwrap_or_else(|error| panic!("{error}\n{graph}")) {
-            all.extend(shaders.dispatches);
-        }
-    }
-    if !plan.launches.is_empty() {
-        all.extend(wgsl::guards(&context).unwrap_or_else(|error| panic!("{error}")).dispatches);
-    }
+    let units = wgsl::units(&context).unwrap_or_else(|error| panic!("{error}\n{graph}"));
+    let (guards, units): (Vec<_>, Vec<_>) = units.into_iter().partition(|unit| unit.owner == Owner::Guards);
+    let all: Vec<_> = units.into_iter().chain(guards).flat_map(|unit| unit.shaders.dispatches).collect();
     all.iter().for_each(|dispatch| check(dispatch, limits));
     all
 }

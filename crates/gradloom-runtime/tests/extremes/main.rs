@@ -9,7 +9,7 @@ mod plans;
 mod text;
 mod trace;
 
-use gradloom_codegen::{cpu, wgsl};
+use gradloom_codegen::pipeline::{Limits, Precision, Target};
 use gradloom_core::fuse::{Fusion, fuse};
 use gradloom_core::ir::{Graph, Output, ValueId, parse};
 use gradloom_core::plan::{Plan, StoreLayout, cost, plan};
@@ -71,17 +71,15 @@ fn stages(text: &str, graph: Graph, fusion: Fusion) -> bool {
     let graph = caught(text, "passes", || passes::run(graph).0);
     verify(&graph).unwrap_or_else(|error| panic!("after the passes: {error}\n{text}"));
     let Ok(fused) = caught(text, "fuse", || fuse(&graph, fusion)) else { return false };
-    let lowered = caught(text, "lower for the CPU", || cpu::lower_fused(&graph, fused, 3));
+    let lowered = caught(text, "lower for the CPU", || Target::cpu(3).lower(&graph, fused));
     planned(text, &graph, lowered).is_some()
 }
 
 /// Runs the stages for a GPU, up to the plan.
 fn gpu_stages(text: &str, graph: &Graph) {
-    let (limits, choices) = (wgsl::Limits::default(), wgsl::Choices::default());
-    let Ok(lowered) = caught(text, "lower for a GPU", || wgsl::lower(graph, &limits, &choices)) else {
-        return;
-    };
-    planned(text, graph, lowered);
+    let target = Target::wgsl(Limits::default(), Precision::F32);
+    let Ok(fused) = caught(text, "fuse for a GPU", || fuse(graph, target.fusion)) else { return };
+    planned(text, graph, caught(text, "lower for a GPU", || target.lower(graph, fused)));
 }
 
 fn planned(text: &str, graph: &Graph, lowered: kernel::Lowered) -> Option<Plan> {

@@ -3,7 +3,7 @@
 
 use crate::EXTREMES;
 use crate::text::text;
-use gradloom_codegen::cpu;
+use gradloom_codegen::pipeline::Target;
 use gradloom_core::fuse::{Fusion, fuse};
 use gradloom_core::ir::{Graph, Shape, parse};
 use gradloom_core::kernel::{Access, Kernel};
@@ -12,7 +12,7 @@ use gradloom_core::plan::{Plan, StoreLayout, plan, verify};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 fn planned(graph: &Graph, fusion: Fusion) -> Plan {
-    let lowered = cpu::lower_fused(graph, fuse(graph, fusion).unwrap(), 2);
+    let lowered = Target::cpu(2).lower(graph, fuse(graph, fusion).unwrap());
     let mut store = StoreLayout::default();
     store.extend(graph).unwrap();
     plan(graph, lowered, &store, None).unwrap()

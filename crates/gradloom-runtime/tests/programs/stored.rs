@@ -1,7 +1,8 @@
 //! Tests products that read weights in their stored form: f16, bf16, and blocks.
 
 use crate::{devices, graph};
-use gradloom_core::fuse::Fusion;
+use gradloom_codegen::pipeline::Target;
+use gradloom_core::fuse::{Fusion, fuse};
 use gradloom_core::ir::{BlockFormat, DType, Graph, OpKind};
 use gradloom_core::kernel::{Kernel, Launch};
 use gradloom_core::passes;
@@ -45,7 +46,7 @@ fn agrees(graph: &Graph, leaves: &Leaves) {
 /// Returns the number of launches in the CPU program that convert stored values.
 fn conversions(graph: &Graph) -> usize {
     let optimized = passes::run(graph.clone()).0;
-    let lowered = gradloom_codegen::cpu::lower(&optimized, 2).unwrap();
+    let lowered = Target::cpu(2).lower(&optimized, fuse(&optimized, Fusion::On).unwrap());
     let converts = |launch: &&Launch| {
         let is_stored = launch.reads.iter().any(|read| read.dtype.is_for_memory());
         is_stored

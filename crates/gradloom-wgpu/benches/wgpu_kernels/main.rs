@@ -14,7 +14,10 @@ mod device;
 
 use cases::{Case, cases};
 use device::{Device, Options};
-use gradloom_codegen::wgsl::{self, Choices};
+use gradloom_codegen::pipeline::{Precision, Target};
+use gradloom_codegen::step::Owner;
+use gradloom_codegen::wgsl;
+use gradloom_core::fuse::fuse;
 use gradloom_core::ir::parse;
 use gradloom_core::plan::{self, StoreLayout};
 
@@ -54,28 +57,27 @@ fn run(device: &Device, case: &Case, text: bool) {
     let graph = parse(&format!("graph {{\n{}\n}}", case.lines)).unwrap_or_else(|error| panic!("{error:?}"));
     let mut store = StoreLayout::default();
     store.extend(&graph).expect("a new store takes any graph");
-    let lowered = wgsl::lower(&graph, &device.limits, &Choices::default()).expect("it can be lowered");
+    let target = Target::wgsl(device.limits, Precision::F32);
+    let lowered = target.lower(&graph, fuse(&graph, target.fusion).expect("it can be fused"));
     // Buffers do not share memory, so that repeated launches find their operands unchanged.
     let plan = plan::plan(&graph, lowered, &store, None).expect("it can be planned").without_sharing();
     let memory = device.memory(&plan, case.rows);
     let cuts = wgsl::Cuts::default();
     let context = wgsl::Context { plan: &plan, graph: &graph, limits: &device.limits, cuts: &cuts };
     let mut total = 0.0;
-    for (number, launch) in plan.hoisted.iter().chain(&plan.launches).enumerate() {
-        let all = match wgsl::shaders(launch, number, &context) {
-            Ok(all) => all,
-            Err(error) => return println!("{:<28} {error}", case.name),
-        };
-        for shaders in &all {
-            for dispatch in &shaders.dispatches {
-                if text {
-                    println!("{}", dispatch.source);
-                }
-                let time = device.time(&memory, &shaders.operands, dispatch, REPEATS, ROUNDS);
-                let groups: u64 = dispatch.workgroups.iter().map(|&n| u64::from(n)).product();
-                println!("{:<28} {:<26} {groups:>9} {time:>12.2}", case.name, dispatch.label);
-                total += time;
+    let units = match wgsl::units(&context) {
+        Ok(units) => units,
+        Err(error) => return println!("{:<28} {error}", case.name),
+    };
+    for unit in units.iter().filter(|unit| unit.owner != Owner::Guards) {
+        for shader in unit.shaders() {
+            if text {
+                println!("{}", shader.dispatch.source);
             }
+            let time = device.time(&memory, shader.operands, shader.dispatch, REPEATS, ROUNDS);
+            let groups: u64 = shader.dispatch.workgroups.iter().map(|&n| u64::from(n)).product();
+            println!("{:<28} {:<26} {groups:>9} {time:>12.2}", case.name, shader.dispatch.label);
+            total += time;
         }
     }
     let rate = |amount: f64| if amount > 0.0 { format!("{:.0}", amount / total / 1e3) } else { "-".into() };
