@@ -9,7 +9,6 @@ use super::alone::{Alone, Value, side_by_side};
 use super::dispatch::{Bound, Shaders};
 use super::operands::Element;
 use super::print;
-use super::shader_builder::ShaderBuilder;
 use crate::limits::Limits;
 use crate::narrow::narrow;
 use crate::schedule::attention::schedule_with;
@@ -54,7 +53,7 @@ pub(super) fn alone(kernel: Kernel, problem: &Problem, choice: &Choice, limits: 
     };
     let operands = side_by_side(reads, writes);
     let kernels = kernels::attention(&operands.views(false), &schedule);
-    let print = |kernel| print::print(kernel, ShaderBuilder::new(&operands, limits, 0));
+    let print = |kernel| print::print(kernel, &operands, limits, 0);
     let dispatches = kernels.iter().map(print).collect();
     Alone { shaders: Shaders { operands, dispatches }, words, results }
 }

@@ -5,45 +5,41 @@
 //! guarantee.
 
 use super::functions::Function;
-use super::shader_builder::{ShaderBuilder, type_name};
+use super::memory::type_name;
+use super::print::Printer;
 use crate::narrow::has_words;
 use crate::simt::spelling::{self, Spelling};
 use gradloom_core::decimal::Decimal;
-use gradloom_core::ir::{CompareOp, DType, Number};
+use gradloom_core::ir::{CompareOp, DType};
 
-impl ShaderBuilder<'_> {
+impl Printer<'_> {
     /// Returns a constant of a dtype.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the number fits its dtype, but for the rounding of f32, as the verifier sees to"
-    )]
-    pub(crate) fn constant(&mut self, number: Number, dtype: DType) -> String {
-        let value = number.as_f64();
+    pub(super) fn constant(&mut self, bits: u32, dtype: DType) -> String {
         match dtype {
             DType::F32 | DType::F16 | DType::BF16 => {
-                let value = value as f32;
+                let value = f32::from_bits(bits);
                 // Spell these numbers by their bits. The shortest decimals of the largest floats exceed them,
                 // and not every compiler rounds them back.
                 if value.is_nan() || value.abs() >= 3.4e38 || value.is_subnormal() {
-                    let from_bits = self.function(Function::FromBits);
-                    return format!("{from_bits}({:#x}u)", value.to_bits());
+                    return format!("{}({bits:#x}u)", self.function(Function::FromBits));
                 }
                 // Enclose negative numbers in parentheses, because WGSL does not parse `--` as two negations.
                 let text = Decimal::from(value);
                 if value.is_sign_negative() { format!("({text:?}f)") } else { format!("{text:?}f") }
             }
             DType::I64 => has_words(),
-            DType::I32 if value == f64::from(i32::MIN) => "(-2147483647i - 1i)".to_string(),
-            DType::I32 if value < 0.0 => format!("({}i)", value as i32),
-            DType::I32 | DType::U8 => format!("{}i", value as i32),
-            DType::U32 => format!("{}u", value as u32),
-            DType::Bool => (value != 0.0).to_string(),
+            DType::I32 | DType::U8 => match bits.cast_signed() {
+                i32::MIN => "(-2147483647i - 1i)".to_string(),
+                value if value < 0 => format!("({value}i)"),
+                value => format!("{value}i"),
+            },
+            DType::U32 => format!("{bits}u"),
+            DType::Bool => (bits != 0).to_string(),
         }
     }
 
     /// Returns a call of an elementwise function, as spelled in WGSL.
-    pub(crate) fn call(&mut self, spelling: Spelling, operands: &[&str]) -> String {
+    pub(super) fn call(&mut self, spelling: Spelling, operands: &[&str]) -> String {
         let (text, called) = spelling::fill(spelling.wgsl, operands);
         if let Some(helper) = called.and_then(Function::named) {
             self.function(helper);
@@ -52,7 +48,7 @@ impl ShaderBuilder<'_> {
     }
 
     /// Returns the comparison of two elements.
-    pub(crate) fn compare(&mut self, op: CompareOp, dtype: DType, a: &str, b: &str) -> String {
+    pub(super) fn compare(&mut self, op: CompareOp, dtype: DType, a: &str, b: &str) -> String {
         let (a, b) = match dtype {
             DType::Bool => (format!("u32({a})"), format!("u32({b})")),
             _ => (a.to_string(), b.to_string()),
@@ -69,7 +65,7 @@ impl ShaderBuilder<'_> {
     }
 
     /// Returns the conversion of an element to another dtype.
-    pub(crate) fn cast(&mut self, from: DType, to: DType, a: &str) -> String {
+    pub(super) fn cast(&mut self, from: DType, to: DType, a: &str) -> String {
         match (from, to) {
             _ if from == to || from.is_for_memory() => a.to_string(),
             // Mask the value, which remains an i32.

@@ -10,12 +10,12 @@ mod constructors;
 mod dispatch;
 mod expression;
 mod functions;
+mod memory;
 mod operands;
 mod pieces;
 mod place;
 mod print;
 mod product;
-mod shader_builder;
 mod target;
 mod units;
 

@@ -1,7 +1,7 @@
 //! Splitting of elementwise kernels, if their values exceed the size limit of a binding, into several
 //! kernels.
 //!
-//! Other kernels select the piece at run time (`shader_builder.rs`); those of optimizers would need too many
+//! Other kernels select the piece at run time (`memory.rs`); those of optimizers would need too many
 //! bindings for that.
 
 use crate::limits::Limits;

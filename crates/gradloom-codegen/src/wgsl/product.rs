@@ -5,7 +5,6 @@ use super::dispatch::{Bound, Shaders};
 use super::operands::Operands;
 use super::operands::{Element, NONE};
 use super::print::print;
-use super::shader_builder::ShaderBuilder;
 use crate::limits::Limits;
 use crate::product::{DotProblem, folded, last_elements, reads_vectors};
 use crate::schedule::product::{lanes, schedule};
@@ -53,7 +52,6 @@ pub(crate) fn alone(problem: &DotProblem, choice: &ProductChoice, limits: &Limit
     let operands = side_by_side(reads, vec![value(problem.results(), 1)]);
     let schedule = schedule(problem, *choice, DType::F16, limits);
     let kernels = product(&operands.views(false), problem, &schedule, None, "product", None);
-    let dispatches =
-        kernels.iter().map(|kernel| print(kernel, ShaderBuilder::new(&operands, limits, 0))).collect();
+    let dispatches = kernels.iter().map(|kernel| print(kernel, &operands, limits, 0)).collect();
     Alone { shaders: Shaders { operands, dispatches }, words: Vec::new(), results: vec![Bound::Operand(2)] }
 }

@@ -6,7 +6,6 @@
 use super::dispatch::{Bound, Context, Dispatch, Shaders};
 use super::operands::Operands;
 use super::print::print;
-use super::shader_builder::ShaderBuilder;
 use crate::kernels::{self, Program};
 use crate::simt::Kernel;
 use crate::step::Owner;
@@ -45,8 +44,7 @@ pub fn units(context: &Context<'_>) -> Result<Vec<Unit>> {
 fn printed(unit: kernels::Unit<Operands>, context: &Context<'_>) -> Unit {
     let number = unit.owner.number();
     let print = |kernel: &Kernel| {
-        let source = ShaderBuilder::new(&unit.operands, context.limits, number);
-        let mut dispatch = print(kernel, source);
+        let mut dispatch = print(kernel, &unit.operands, context.limits, number);
         for bound in &mut dispatch.bindings {
             if let Bound::Workspace(bytes) = bound {
                 *bytes = bytes.start + unit.scratch.start..bytes.end + unit.scratch.start;

@@ -1,136 +1,23 @@
-//! Builder of a shader's text.
+//! Loads, stores and declarations of a shader's memory.
 //!
-//! In: the operands of a launch, and statements in order. Out: a [`Dispatch`]. Loads and stores depend on the
-//! declared type of their binding. Helper functions are added to the module on first use.
+//! In: the operands of a launch. Out: statements and expressions, which depend on the declared type of their
+//! binding, and the finished [`Dispatch`].
 
 use super::dispatch::{Bound, Dispatch};
 use super::functions::Function;
 use super::operands::{Binding, Element, NONE, Operand, Operands};
+use super::print::{Printer, array_name, array_type, name_of};
 use crate::limits::Limits;
 use crate::narrow::has_words;
+use crate::simt::{Kernel, Role, Space, ValueType, turns};
 use crate::step::STATUS_WORDS;
-use gradloom_core::collections::SortedSet;
 use gradloom_core::ir::DType;
-use std::fmt::{Display, Write};
-use std::ops::Range;
+use std::fmt::Write;
 
-/// Shader under construction.
-pub(crate) struct ShaderBuilder<'a> {
-    pub(crate) operands: &'a Operands,
-    pub(crate) limits: &'a Limits,
-    /// True if the shader reads whether the step may commit.
-    pub(crate) gated: bool,
-    /// Index of the launch; a trap records it plus 1.
-    pub(crate) launch: usize,
-    globals: String,
-    functions: SortedSet<Function>,
-    body: String,
-    indent: usize,
-    workspace: Vec<(Range<u64>, String, String)>,
-    table: Option<Vec<u32>>,
-    traps: bool,
-    /// WGSL extensions that the shader uses.
-    extensions: Vec<&'static str>,
-    /// Number of invocations per subgroup, if the shader uses subgroup operations.
-    subgroup: Option<u32>,
-}
-
-impl<'a> ShaderBuilder<'a> {
-    pub(crate) fn new(operands: &'a Operands, limits: &'a Limits, launch: usize) -> Self {
-        Self {
-            operands,
-            limits,
-            gated: false,
-            launch,
-            globals: String::new(),
-            functions: SortedSet::new(),
-            body: String::new(),
-            indent: 1,
-            workspace: Vec::new(),
-            table: None,
-            traps: false,
-            extensions: Vec::new(),
-            subgroup: None,
-        }
-    }
-
-    /// Appends a line to the body of `main`. A trailing `{` opens a block; a leading `}` closes one.
-    pub(crate) fn line(&mut self, text: impl Display) {
-        self.add_line(&text);
-    }
-
-    fn add_line(&mut self, text: &dyn Display) {
-        let start = self.body.len();
-        write!(self.body, "{text}").expect(TEXT);
-        let line = &self.body.as_bytes()[start..];
-        if line.starts_with(b"}") {
-            self.indent -= 1;
-        }
-        let opens = line.ends_with(b"{");
-        self.body.insert_str(start, &"    ".repeat(self.indent));
-        self.body.push('\n');
-        if opens {
-            self.indent += 1;
-        }
-    }
-
-    /// Appends a declaration outside of `main`.
-    pub(crate) fn global(&mut self, text: impl Display) {
-        self.add_global(&text);
-    }
-
-    fn add_global(&mut self, text: &dyn Display) {
-        writeln!(self.globals, "{text}").expect(TEXT);
-    }
-
-    /// Adds a helper function to the module; returns its name.
-    pub(crate) fn function(&mut self, function: Function) -> &'static str {
-        for &needed in function.needs() {
-            self.function(needed);
-        }
-        self.functions.insert(function);
-        function.name()
-    }
-
-    /// Declares a range of the launch's scratch memory as a separate binding; returns its name: `w0`, `w1`,
-    /// ..
-    pub(crate) fn workspace(&mut self, bytes: Range<u64>, ty: &str) -> String {
-        let name = format!("w{}", self.workspace.len());
-        self.named_workspace(bytes, &name, &format!("array<{ty}>"));
-        name
-    }
-
-    /// Declares a range of the scratch memory as a binding with a given name and type.
-    pub(crate) fn named_workspace(&mut self, bytes: Range<u64>, name: &str, ty: &str) {
-        self.workspace.push((bytes, name.to_string(), ty.to_string()));
-    }
-
-    /// Declares the constants of the shader; returns the name of their array.
-    pub(crate) fn table(&mut self, numbers: Vec<u32>) -> &'static str {
-        self.table = Some(numbers);
-        "entries"
-    }
-
-    /// Enables a WGSL extension.
-    pub(crate) fn enable(&mut self, extension: &'static str) {
-        if !self.extensions.contains(&extension) {
-            self.extensions.push(extension);
-        }
-    }
-
-    /// Requires subgroups of `size` invocations, numbered consecutively within the workgroup.
-    pub(crate) fn uses_subgroups(&mut self, size: u32) {
-        self.subgroup = Some(size);
-    }
-
-    /// Returns an expression that loads the element of an operand at an index, see [`Operands::load`].
-    pub(crate) fn load(&mut self, operand: &Operand, index: &str) -> String {
-        self.operands.load(operand, index, self.limits)
-    }
-
+impl Printer<'_> {
     /// Returns an expression that loads a vector of four elements of the operand's buffer. The index counts
     /// vectors, and the binding must be declared as vectors.
-    pub(crate) fn load_vector(&mut self, operand: &Operand, index: &str) -> String {
+    pub(super) fn load_vector(&self, operand: &Operand, index: &str) -> String {
         match operand.binding {
             NONE => format!("{}()", vector_name(operand.dtype)),
             binding => {
@@ -141,7 +28,7 @@ impl<'a> ShaderBuilder<'a> {
     }
 
     /// Appends the statements that store an element of the result's buffer at an index.
-    pub(crate) fn store(&mut self, operand: &Operand, index: &str, value: &str) {
+    pub(super) fn store(&mut self, operand: &Operand, index: &str, value: &str) {
         if operand.binding == NONE {
             return;
         }
@@ -181,8 +68,7 @@ impl<'a> ShaderBuilder<'a> {
     }
 
     /// Appends the check of an index, which is recorded as the step's trap if it is outside of `0..extent`.
-    pub(crate) fn report_index(&mut self, index: &str, extent: u32, position: &str) {
-        self.traps = true;
+    pub(super) fn report_index(&mut self, index: &str, extent: u32, position: &str) {
         let launch = self.launch + 1;
         self.line(format_args!("if ({index} < 0 || {index} >= {extent}) {{"));
         self.line(format_args!("if (atomicCompareExchangeWeak(&status[1], 0u, {launch}u).exchanged) {{"));
@@ -194,8 +80,7 @@ impl<'a> ShaderBuilder<'a> {
     }
 
     /// Appends the check of an integer divisor: if it is zero, the step does not commit.
-    pub(crate) fn check_divisor(&mut self, divisor: &str, position: &str) {
-        self.traps = true;
+    pub(super) fn check_divisor(&mut self, divisor: &str, position: &str) {
         let launch = self.launch + 1;
         let zero = format!("{divisor} == 0");
         self.line(format_args!(
@@ -205,21 +90,23 @@ impl<'a> ShaderBuilder<'a> {
         self.line("}");
     }
 
-    /// Declares the status as writable.
-    pub(crate) fn uses_status(&mut self) {
-        self.traps = true;
-    }
-
     /// Returns the declarations before the entry point, and the bindings. Only bindings that `entry`, the
     /// text of the entry point, or a helper function uses are declared.
-    pub(crate) fn declarations(self, entry: &str) -> (String, Vec<Bound>) {
-        let mut functions = self.globals.clone();
+    fn declarations(&self) -> (String, Vec<Bound>) {
+        let kernel = self.kernel;
+        let mut functions = String::new();
+        for (i, array) in
+            kernel.arrays.iter().enumerate().filter(|(_, array)| array.space == Space::Workgroup)
+        {
+            writeln!(functions, "var<workgroup> a{i}: {};", array_type(array)).expect(TEXT);
+        }
         self.functions.iter().for_each(|function| functions.push_str(function.text()));
-        let uses = |name: &str| mentions(entry, name) || mentions(&functions, name);
+        let uses = |name: &str| mentions(&self.body, name) || mentions(&functions, name);
         let mut text = String::new();
         let mut bindings: Vec<Bound> = Vec::new();
         let mut add = |access: &str, name: &str, ty: &str, bound: Bound| {
-            declare(&mut text, bindings.len(), access, name, ty);
+            let binding = bindings.len();
+            writeln!(text, "@group(0) @binding({binding}) var<storage, {access}> {name}: {ty};").expect(TEXT);
             bindings.push(bound);
         };
         let mut pieces = String::new();
@@ -244,18 +131,26 @@ impl<'a> ShaderBuilder<'a> {
                 pieces.push_str(&accessors(&name, binding, self.limits, gets, sets));
             }
         }
-        for (bytes, name, ty) in &self.workspace {
-            if uses(name) {
-                add("read_write", name, ty, Bound::Workspace(bytes.clone()));
+        let (mut has_table, mut traps) = (false, kernel.traps());
+        for (i, buffer) in kernel.buffers.iter().enumerate() {
+            match buffer.role {
+                Role::Workspace { start, bytes } if uses(&array_name(kernel, i)) => {
+                    let ty = format!("array<{}>", name_of(buffer.ty));
+                    let bound = Bound::Workspace(start..start + bytes);
+                    add("read_write", &array_name(kernel, i), &ty, bound);
+                }
+                Role::Table => has_table = uses("entries"),
+                Role::Status => traps = true,
+                _ => {}
             }
         }
-        if let Some(table) = self.table.filter(|_| uses("entries")) {
-            add("read", "entries", "array<u32>", Bound::Table(table));
+        if has_table {
+            add("read", "entries", "array<u32>", Bound::Table(kernel.table.clone()));
         }
-        if self.traps {
+        if traps {
             let ty = format!("array<atomic<u32>, {STATUS_WORDS}>");
             add("read_write", "status", &ty, Bound::Status { writable: true });
-        } else if self.gated {
+        } else if kernel.is_gated() {
             let ty = format!("array<u32, {STATUS_WORDS}>");
             add("read", "status", &ty, Bound::Status { writable: false });
         }
@@ -264,19 +159,23 @@ impl<'a> ShaderBuilder<'a> {
         (text, bindings)
     }
 
-    /// Returns the finished shader, run by `count` workgroups of `size` invocations. In its body, `group` is
-    /// the index of the workgroup, and `local` that of the invocation in it.
-    pub(crate) fn finish(self, label: &str, size: u32, count: usize) -> Dispatch {
-        let (limits, gated, body) = (*self.limits, self.gated, self.body.clone());
-        let subgroup = self.subgroup;
-        let mut extensions = self.extensions.clone();
-        let (declarations, bindings) = self.declarations(&body);
-        if mentions(&declarations, "f16") || mentions(&body, "f16") {
+    /// Returns the finished shader. In its body, `group` is the index of the workgroup, and `local` that of the
+    /// invocation in it.
+    pub(super) fn finish(self) -> Dispatch {
+        let Kernel { label, workgroup: size, groups: count, subgroup, .. } = self.kernel;
+        let types =
+            self.kernel.arrays.iter().map(|array| array.ty).chain(self.kernel.variables.iter().copied());
+        let mut extensions = Vec::new();
+        if types.into_iter().any(|ty| matches!(ty, ValueType::Matrix(..))) {
+            extensions.push("wgpu_cooperative_matrix");
+        }
+        let (declarations, bindings) = self.declarations();
+        if mentions(&declarations, "f16") || mentions(&self.body, "f16") {
             extensions.push("f16");
         }
         let enabled: String = extensions.iter().map(|name| format!("enable {name};\n")).collect();
         let mut text = format!("// {label}\n{enabled}{declarations}");
-        let workgroups = limits.spread(count);
+        let workgroups = self.limits.spread(*count);
         let local = match subgroup {
             None => "@builtin(local_invocation_index) local: u32",
             // Compute the index of the invocation from that of its subgroup, because WGSL does not specify
@@ -294,21 +193,21 @@ impl<'a> ShaderBuilder<'a> {
                 writeln!(text, "    let group = workgroup.x + workgroup.y * {}u;", workgroups[0]).expect(TEXT)
             }
         }
-        if workgroups[0] as usize * workgroups[1] as usize > count {
+        if workgroups[0] as usize * workgroups[1] as usize > *count {
             writeln!(text, "    if (group >= {count}u) {{\n        return;\n    }}").expect(TEXT);
         }
-        if gated {
+        if self.kernel.is_gated() {
             text.push_str("    let committed = status[0] == 0u;\n");
         }
-        text.push_str(&body);
+        text.push_str(&self.body);
         text.push_str("}\n");
-        Dispatch { label: label.to_string(), source: text, bindings, workgroups, turns: 0 }
+        Dispatch { label: label.clone(), source: text, bindings, workgroups, turns: turns(self.kernel) }
     }
 }
 
 impl Operands {
     /// Returns an expression that loads the element of the operand's buffer at an index.
-    pub(crate) fn load(&self, operand: &Operand, index: &str, limits: &Limits) -> String {
+    pub(super) fn load(&self, operand: &Operand, index: &str, limits: &Limits) -> String {
         if operand.binding == NONE {
             // An operand without elements is never loaded, so this expression is not evaluated.
             return zero(operand.dtype).to_string();
@@ -346,7 +245,7 @@ impl Operands {
 
     /// Returns an expression for the item of a binding at an index. An item is an element, a vector or a
     /// word.
-    pub(crate) fn item(&self, binding: usize, index: &str, limits: &Limits) -> String {
+    pub(super) fn item(&self, binding: usize, index: &str, limits: &Limits) -> String {
         match self.bindings[binding].pieces(limits) {
             1 => format!("b{binding}[{index}]"),
             _ => format!("get_b{binding}({index})"),
@@ -420,11 +319,7 @@ fn mentions(text: &str, name: &str) -> bool {
     })
 }
 
-const TEXT: &str = "a string takes all text";
-
-fn declare(text: &mut String, binding: usize, access: &str, name: &str, ty: &str) {
-    writeln!(text, "@group(0) @binding({binding}) var<storage, {access}> {name}: {ty};").expect(TEXT);
-}
+pub(super) const TEXT: &str = "a string takes all text";
 
 /// Converts an index in a buffer that starts at item `base` of the binding to an index in the binding.
 fn based(index: &str, base: u64) -> String {
@@ -440,7 +335,7 @@ fn vector_name(dtype: DType) -> &'static str {
 }
 
 /// Returns the WGSL name of the type in which kernels compute on a dtype.
-pub(crate) fn type_name(dtype: DType) -> &'static str {
+pub(super) fn type_name(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 | DType::F16 | DType::BF16 => "f32",
         DType::I32 | DType::U8 => "i32",
@@ -451,7 +346,7 @@ pub(crate) fn type_name(dtype: DType) -> &'static str {
 }
 
 /// Returns the zero of a dtype, in place of an element of an empty operand.
-pub(crate) fn zero(dtype: DType) -> &'static str {
+pub(super) fn zero(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 | DType::F16 | DType::BF16 => "0.0",
         DType::I32 | DType::U8 => "0i",
