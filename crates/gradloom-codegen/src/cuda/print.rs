@@ -27,12 +27,23 @@ pub fn print(kernel: &Kernel, name: &str, launch: usize, is_early: &dyn Fn(Role)
     };
     let mut body = String::new();
     let Block(statements) = &kernel.body;
-    let waits = |statement: &Stmt| kernel.is_gated() || !is_free(kernel, statement, is_early);
+    let loads = |statement: &Stmt, which: &dyn Fn(Role) -> bool| match statement {
+        Stmt::Let(id) => {
+            matches!(*kernel.expr(*id), Expr::Load(buffer, _) if which(kernel.buffers[buffer as usize].role))
+        }
+        _ => false,
+    };
+    // Waits for memory that preceding kernels write or read. Reports of faults need not wait, because they may
+    // occur in any order, and kernels that read them wait.
+    let needs_others = |statement: &Stmt| {
+        matches!(statement, Stmt::Store(..) | Stmt::StartCopy(_)) || loads(statement, &|role| !is_early(role))
+    };
+    let waits = |statement: &Stmt| kernel.is_gated() || statement.any(&needs_others);
     let (free, rest) = statements.split_at(statements.iter().position(waits).unwrap_or(statements.len()));
     writeln!(body, "    {}();", printer.function(Function::Start)).expect(TEXT);
     printer.statements(&mut body, free, 1);
     writeln!(body, "    wait_for_others();").expect(TEXT);
-    let loads_early = free.iter().any(|statement| has_load(kernel, statement));
+    let loads_early = free.iter().any(|statement| statement.any(&|inner| loads(inner, &|_| true)));
     printer.statements(&mut body, rest, 1);
     let mut text = format!("// {}\n", kernel.label);
     let types = kernel
@@ -116,28 +127,6 @@ fn declare_arrays(text: &mut String, kernel: &Kernel) {
             },
         };
         writeln!(text, "    {space}{} a{i}[{}];", type_name(array.ty), array.elements).expect(TEXT);
-    }
-}
-
-/// Returns `true` if a statement is independent of memory that preceding kernels write or read. Reports of
-/// faults are considered independent, because they may occur in any order, and kernels that read them wait.
-fn is_free(kernel: &Kernel, statement: &Stmt, is_early: &dyn Fn(Role) -> bool) -> bool {
-    let of_block = |Block(block): &Block| block.iter().all(|inner| is_free(kernel, inner, is_early));
-    match statement {
-        Stmt::Store(..) | Stmt::StartCopy(_) => false,
-        Stmt::Let(id) => match *kernel.expr(*id) {
-            Expr::Load(buffer, _) => is_early(kernel.buffers[buffer as usize].role),
-            _ => true,
-        },
-        _ => statement.block().is_none_or(of_block),
-    }
-}
-
-fn has_load(kernel: &Kernel, statement: &Stmt) -> bool {
-    let of_block = |Block(block): &Block| block.iter().any(|inner| has_load(kernel, inner));
-    match statement {
-        Stmt::Let(id) => matches!(kernel.expr(*id), Expr::Load(..)),
-        _ => statement.block().is_some_and(of_block),
     }
 }
 

@@ -407,6 +407,19 @@ pub enum Fault {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Block(pub Vec<Stmt>);
 
+impl Block {
+    /// Calls `f` with each statement, those of inner blocks included, and `depth` plus the number of loops of
+    /// this block around it.
+    pub fn each(&self, depth: u32, f: &mut dyn FnMut(&Stmt, u32)) {
+        for statement in &self.0 {
+            f(statement, depth);
+            if let Some(block) = statement.block() {
+                block.each(depth + u32::from(matches!(statement, Stmt::For(..))), f);
+            }
+        }
+    }
+}
+
 /// Role of a buffer in its launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
@@ -511,45 +524,35 @@ impl Kernel {
         }
     }
 
+    /// Returns `true` if a statement of the kernel satisfies a predicate.
+    pub fn any(&self, is_wanted: &dyn Fn(&Stmt) -> bool) -> bool {
+        self.body.0.iter().any(|statement| statement.any(is_wanted))
+    }
+
     /// Returns `true` if the kernel may report a fault.
     pub fn traps(&self) -> bool {
-        fn reports(block: &Block) -> bool {
-            block.0.iter().any(|stmt| matches!(stmt, Stmt::Report(..)) || stmt.block().is_some_and(reports))
-        }
-        reports(&self.body)
+        self.any(&|statement| matches!(statement, Stmt::Report(..)))
     }
 
     /// Returns `true` if the kernel writes elements of the buffer with this number.
     pub fn stores_to(&self, buffer: usize) -> bool {
-        fn stores(block: &Block, buffer: usize) -> bool {
-            let to = |stmt: &Stmt| matches!(stmt, Stmt::Store(number, ..) if *number as usize == buffer);
-            block.0.iter().any(|stmt| to(stmt) || stmt.block().is_some_and(|block| stores(block, buffer)))
-        }
-        stores(&self.body, buffer)
+        self.any(&|statement| matches!(statement, Stmt::Store(number, ..) if *number as usize == buffer))
     }
 
     /// Returns the numbers of the buffers that the kernel reads or writes, in ascending order.
     pub fn used_buffers(&self) -> Vec<usize> {
-        fn add(kernel: &Kernel, block: &Block, used: &mut Vec<usize>) {
-            for statement in &block.0 {
-                match statement {
-                    Stmt::Store(buffer, ..) | Stmt::StartCopy(AsyncCopy { buffer, .. }) => {
-                        used.push(*buffer as usize)
-                    }
-                    Stmt::Let(id) => {
-                        if let Expr::Load(buffer, _) = kernel.expr(*id) {
-                            used.push(*buffer as usize);
-                        }
-                    }
-                    _ => {}
-                }
-                if let Some(block) = statement.block() {
-                    add(kernel, block, used);
+        let mut used = Vec::new();
+        self.body.each(0, &mut |statement, _| match statement {
+            Stmt::Store(buffer, ..) | Stmt::StartCopy(AsyncCopy { buffer, .. }) => {
+                used.push(*buffer as usize)
+            }
+            Stmt::Let(id) => {
+                if let Expr::Load(buffer, _) = self.expr(*id) {
+                    used.push(*buffer as usize);
                 }
             }
-        }
-        let mut used = Vec::new();
-        add(self, &self.body, &mut used);
+            _ => {}
+        });
         used.sort_unstable();
         used.dedup();
         used
@@ -578,6 +581,12 @@ impl Stmt {
             Self::StartCopy(AsyncCopy { item, index, there, .. }) => vec![*item, *index, *there],
             Self::Report(Fault::Index(a, _) | Fault::Divisor(a), position) => vec![*a, *position],
         }
+    }
+
+    /// Returns `true` if the statement, or one in its block, satisfies a predicate.
+    pub fn any(&self, is_wanted: &dyn Fn(&Stmt) -> bool) -> bool {
+        let inner = |block: &Block| block.0.iter().any(|inner| inner.any(is_wanted));
+        is_wanted(self) || self.block().is_some_and(inner)
     }
 
     /// Returns the statement's block, if it has one.

@@ -22,7 +22,7 @@ struct Use {
 
 pub(super) fn tidy(kernel: &mut Kernel) {
     let mut uses = vec![Use::default(); kernel.exprs.len()];
-    walk(&kernel.body, 0, &mut |statement, depth| match statement {
+    kernel.body.each(0, &mut |statement, depth| match statement {
         Stmt::Let(id) => uses[id.index()].defined = Some(depth),
         _ => statement.operands().into_iter().for_each(|id| add(&mut uses, id, depth)),
     });
@@ -62,16 +62,6 @@ fn add(uses: &mut [Use], id: ExprId, depth: u32) {
     let used = &mut uses[id.index()];
     used.count += 1;
     used.deepest = used.deepest.max(depth);
-}
-
-/// Calls `f` with each statement and the number of loops around it.
-fn walk(block: &Block, depth: u32, f: &mut impl FnMut(&Stmt, u32)) {
-    for statement in &block.0 {
-        f(statement, depth);
-        if let Some(block) = statement.block() {
-            walk(block, depth + u32::from(matches!(statement, Stmt::For(..))), f);
-        }
-    }
 }
 
 /// Removes the names of variable reads that have a single use in the same block, no later than the next

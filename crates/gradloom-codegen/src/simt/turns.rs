@@ -10,22 +10,16 @@ use gradloom_core::ir::DType;
 /// Returns the total number of loop iterations in the first invocation of a kernel.
 pub fn turns(kernel: &Kernel) -> u64 {
     let mut starts = vec![None; kernel.loops as usize];
-    find_starts(&kernel.body, &mut starts);
+    kernel.body.each(0, &mut |statement, _| {
+        if let Stmt::For(number, [start, ..], _) = statement {
+            starts[*number as usize] = Some(*start);
+        }
+    });
     let mut values = Vec::with_capacity(kernel.exprs.len());
     for (expr, _) in &kernel.exprs {
         values.push(value(kernel, expr, &values, &starts));
     }
     of_block(&kernel.body, &values)
-}
-
-/// Finds the start of each loop's counter.
-fn find_starts(block: &Block, starts: &mut [Option<ExprId>]) {
-    for statement in &block.0 {
-        if let Stmt::For(number, [start, ..], _) = statement {
-            starts[*number as usize] = Some(*start);
-        }
-        statement.block().into_iter().for_each(|block| find_starts(block, starts));
-    }
 }
 
 /// Returns the value of an integer expression in the first invocation and the first iteration of each loop;

@@ -6,7 +6,7 @@
 //! Invariants: these statements are consecutive in the kernel's outermost block, set each element once and in
 //! order, to constants or variables, and are the first to set it. No array is read before it is set.
 
-use crate::simt::{Block, Expr, Kernel, Space, Stmt};
+use crate::simt::{Expr, Kernel, Space, Stmt};
 
 /// Returns, for each array, the index in the kernel's body of the first statement that initializes it, if
 /// any.
@@ -14,7 +14,7 @@ pub(super) fn constructors(kernel: &Kernel) -> Vec<Option<usize>> {
     let mut found = vec![None; kernel.arrays.len()];
     for (number, array) in kernel.arrays.iter().enumerate() {
         let sets = |statement: &Stmt| matches!(statement, Stmt::SetElement(to, ..) if *to as usize == number);
-        let Some(at) = kernel.body.0.iter().position(|statement| any(statement, &sets)) else { continue };
+        let Some(at) = kernel.body.0.iter().position(|statement| statement.any(&sets)) else { continue };
         let run = kernel.body.0[at..].iter().take(array.elements as usize);
         let in_order = (0..array.elements).zip(run).filter(|(i, statement)| match statement {
             Stmt::SetElement(to, index, value) => {
@@ -29,10 +29,4 @@ pub(super) fn constructors(kernel: &Kernel) -> Vec<Option<usize>> {
         }
     }
     found
-}
-
-/// Returns `true` if a statement, or one in its block, satisfies a predicate.
-fn any(statement: &Stmt, is_wanted: &dyn Fn(&Stmt) -> bool) -> bool {
-    let inner = |block: &Block| block.0.iter().any(|inner| any(inner, is_wanted));
-    is_wanted(statement) || statement.block().is_some_and(inner)
 }
