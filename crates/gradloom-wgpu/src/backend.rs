@@ -116,7 +116,7 @@ impl Backend for WgpuBackend {
         let mut code = self.target.code(graph, plan, &cuts(plan, store, self.gpu.segment()))?;
         if let Some(change) = self.gpu.dispatch {
             let units = code.get_mut::<Vec<Unit>>()?;
-            units.iter_mut().flat_map(|unit| &mut unit.shaders.dispatches).for_each(change);
+            units.iter_mut().flat_map(|unit| &mut unit.dispatches).for_each(change);
         }
         Ok(code)
     }

@@ -30,7 +30,7 @@ fn device() -> Option<Device> {
 
 /// Returns the source code of the shaders, for error messages.
 fn texts(made: &Alone) -> String {
-    made.shaders.dispatches.iter().map(|dispatch| dispatch.source.as_str()).collect()
+    made.dispatches.iter().map(|dispatch| dispatch.source.as_str()).collect()
 }
 
 /// Runs a product whose results were filled with NaN before, and checks the results.

@@ -2,7 +2,7 @@
 //!
 //! In: a problem and a schedule choice. Out: the same shaders as in programs, with separate operands.
 
-use super::dispatch::{Bound, Shaders};
+use super::dispatch::{Bound, Dispatch};
 use super::operands::Operands;
 use super::operands::{Binding, Element, Operand};
 use super::{attention, product};
@@ -15,8 +15,10 @@ use gradloom_core::plan::{ALIGNMENT, Region};
 /// Kernel with separate operands, whose bindings are adjacent in the step's region.
 #[derive(Clone, Debug)]
 pub struct Alone {
-    /// Shaders of the kernel.
-    pub shaders: Shaders,
+    /// Memory that the shaders bind.
+    pub operands: Operands,
+    /// Shaders in execution order; empty if there is nothing to compute.
+    pub dispatches: Vec<Dispatch>,
     /// Indices of bindings, with the words that these must contain. All other bindings, and the scratch
     /// memory, may contain any f32 numbers.
     pub words: Vec<(usize, Vec<u32>)>,

@@ -6,7 +6,7 @@
 pub use crate::schedule::attention::{Choice, Kernel, Problem, Tile, candidates, choose, suits};
 
 use super::alone::{Alone, Value, side_by_side};
-use super::dispatch::{Bound, Shaders};
+use super::dispatch::Bound;
 use super::operands::Element;
 use super::print;
 use crate::limits::Limits;
@@ -55,7 +55,7 @@ pub(super) fn alone(kernel: Kernel, problem: &Problem, choice: &Choice, limits: 
     let kernels = kernels::attention(&operands.views(false), &schedule);
     let print = |kernel| print::print(kernel, &operands, limits, 0);
     let dispatches = kernels.iter().map(print).collect();
-    Alone { shaders: Shaders { operands, dispatches }, words, results }
+    Alone { operands, dispatches, words, results }
 }
 
 fn float(layout: Layout) -> Value {

@@ -1,6 +1,5 @@
 //! Launches on WebGPU: shaders and their bindings.
 
-use super::operands::Operands;
 use crate::kernels::Cuts;
 use crate::limits::Limits;
 use gradloom_core::ir::Graph;
@@ -25,7 +24,7 @@ pub struct Dispatch {
 /// Contents of a shader's binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// Binding with this index in the launch's [`Operands`].
+    /// Binding with this index in the launch's [`Operands`](super::Operands).
     Operand(usize),
     /// Range of bytes of the binding with this index, which exceeds the adapter's size limit.
     Piece(usize, Range<u64>),
@@ -39,15 +38,6 @@ pub enum Bound {
         /// True if the shader may write the status.
         writable: bool,
     },
-}
-
-/// Shaders of a launch, which run in sequence.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Shaders {
-    /// Memory that the shaders bind.
-    pub operands: Operands,
-    /// Shaders in execution order; empty if there is nothing to compute.
-    pub dispatches: Vec<Dispatch>,
 }
 
 /// Context in which the shaders of a program are generated.

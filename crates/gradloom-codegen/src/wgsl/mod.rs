@@ -20,7 +20,7 @@ mod target;
 mod units;
 
 pub use crate::limits::Limits;
-pub use dispatch::{Bound, Context, Dispatch, Shaders};
+pub use dispatch::{Bound, Context, Dispatch};
 /// Kernels with several schedules, and standalone shaders to measure them.
 pub mod tuning {
     pub use super::alone::{Alone, alone};

@@ -1,7 +1,7 @@
 //! Bindings of matrix products, and their standalone shaders.
 
 use super::alone::{Alone, Value, side_by_side};
-use super::dispatch::{Bound, Shaders};
+use super::dispatch::Bound;
 use super::operands::Operands;
 use super::operands::{Element, NONE};
 use super::print::print;
@@ -53,5 +53,5 @@ pub(crate) fn alone(problem: &DotProblem, choice: &ProductChoice, limits: &Limit
     let schedule = schedule(problem, *choice, DType::F16, limits);
     let kernels = product(&operands.views(false), problem, &schedule, None, "product", None);
     let dispatches = kernels.iter().map(|kernel| print(kernel, &operands, limits, 0)).collect();
-    Alone { shaders: Shaders { operands, dispatches }, words: Vec::new(), results: vec![Bound::Operand(2)] }
+    Alone { operands, dispatches, words: Vec::new(), results: vec![Bound::Operand(2)] }
 }

@@ -43,7 +43,7 @@ impl Dialect for Wgsl {
     fn texts(&self, source: &Source<'_>) -> Result<Vec<Text>> {
         let mut texts = Vec::new();
         for unit in units(&source.into())? {
-            let all = unit.shaders.dispatches.iter();
+            let all = unit.dispatches.iter();
             texts.extend(all.map(|made| Text::new(unit.owner, source.plan, &made.label, &made.source)));
         }
         Ok(texts)

@@ -3,7 +3,7 @@
 //! In: a plan, and the positions at which its memory is cut. Out: the shaders of each launch, with the guards
 //! between the phases of a step.
 
-use super::dispatch::{Bound, Context, Dispatch, Shaders};
+use super::dispatch::{Bound, Context, Dispatch};
 use super::operands::Operands;
 use super::print::print;
 use crate::kernels::{self, Program};
@@ -16,8 +16,10 @@ use gradloom_core::error::Result;
 pub struct Unit {
     /// Part of the program to which the shaders belong.
     pub owner: Owner,
-    /// Operands and shaders, in order.
-    pub shaders: Shaders,
+    /// Memory that the shaders bind.
+    pub operands: Operands,
+    /// Shaders in execution order; empty if there is nothing to compute.
+    pub dispatches: Vec<Dispatch>,
 }
 
 /// One shader of a unit.
@@ -54,7 +56,7 @@ fn printed(unit: kernels::Unit<Operands>, context: &Context<'_>) -> Unit {
         dispatch
     };
     let dispatches = unit.kernels().iter().map(print).collect();
-    Unit { owner: unit.owner, shaders: Shaders { operands: unit.operands, dispatches } }
+    Unit { owner: unit.owner, operands: unit.operands, dispatches }
 }
 
 impl<'c> Context<'c> {
@@ -66,7 +68,7 @@ impl<'c> Context<'c> {
 impl Unit {
     /// Returns the unit's shaders, in order.
     pub fn shaders(&self) -> impl Iterator<Item = Shader<'_>> {
-        let Self { owner, shaders: Shaders { operands, dispatches } } = self;
+        let Self { owner, operands, dispatches } = self;
         dispatches.iter().map(|dispatch| Shader { owner: *owner, operands, dispatch })
     }
 }

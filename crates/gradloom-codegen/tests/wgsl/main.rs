@@ -69,7 +69,7 @@ fn checked_with(graph: &Graph, limits: &Limits, choices: &Choices) -> Vec<Dispat
     let context = wgsl::Context { plan: &plan, graph, limits, cuts: &cuts };
     let units = wgsl::units(&context).unwrap_or_else(|error| panic!("{error}\n{graph}"));
     let (guards, units): (Vec<_>, Vec<_>) = units.into_iter().partition(|unit| unit.owner == Owner::Guards);
-    let all: Vec<_> = units.into_iter().chain(guards).flat_map(|unit| unit.shaders.dispatches).collect();
+    let all: Vec<_> = units.into_iter().chain(guards).flat_map(|unit| unit.dispatches).collect();
     all.iter().for_each(|dispatch| check(dispatch, limits));
     all
 }

@@ -56,7 +56,7 @@ fn each_candidate_of_each_kernel_has_a_valid_shader() {
                     );
                     assert!(!all[..i].contains(choice), "{choice:?} for {problem}");
                     let alone = alone(&problem, choice, &limits);
-                    let [dispatch] = &alone.shaders.dispatches[..] else { panic!("{choice:?}") };
+                    let [dispatch] = &alone.dispatches[..] else { panic!("{choice:?}") };
                     check(dispatch, &limits);
                     // The shader writes exactly the results that are compared.
                     let left = |bound: &&Bound| dispatch.bindings.contains(bound);

@@ -105,7 +105,7 @@ impl Matrices {
         operands: &Operands,
         made: &Alone,
     ) -> Result<Prepared, String> {
-        let bounds = || made.shaders.dispatches.iter().flat_map(|dispatch| &dispatch.bindings);
+        let bounds = || made.dispatches.iter().flat_map(|dispatch| &dispatch.bindings);
         let scratch = bounds().filter_map(|bound| match bound {
             Bound::Workspace(bytes) => Some(bytes.end),
             _ => None,
@@ -114,7 +114,7 @@ impl Matrices {
         let [lhs, rhs] = &operands.buffers;
         let all = [lhs, rhs, &operands.result];
         let mut stages = Vec::new();
-        for dispatch in &made.shaders.dispatches {
+        for dispatch in &made.dispatches {
             let buffer = |bound: &Bound| match bound {
                 Bound::Operand(binding) => Ok(all[*binding]),
                 Bound::Workspace(_) => Ok(&workspace),

@@ -251,6 +251,6 @@ pub(crate) fn print(device: &Device, name: &str) {
         let choice = choose(&shape.problem(), device.limits.operands(shape.precision), &device.limits);
         let shaders = shape.shaders(&choice, device);
         println!("// {}: {}", shape.name, label(&choice));
-        shaders.shaders.dispatches.iter().for_each(|dispatch| println!("{}", dispatch.source));
+        shaders.dispatches.iter().for_each(|dispatch| println!("{}", dispatch.source));
     }
 }

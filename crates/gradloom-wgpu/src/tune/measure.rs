@@ -61,11 +61,10 @@ impl Bench {
     /// Returns an error if there is not enough memory, the driver rejects a shader, or the device is lost.
     pub(super) fn new(gpu: Arc<Gpu>, mut all: Vec<Alone>, tolerance: f32) -> Result<Self> {
         if let Some(change) = gpu.dispatch {
-            all.iter_mut().flat_map(|alone| &mut alone.shaders.dispatches).for_each(change);
+            all.iter_mut().flat_map(|alone| &mut alone.dispatches).for_each(change);
         }
-        let shaders = all.iter().map(|alone| &alone.shaders);
         let dispatches: Vec<(&Operands, &Dispatch)> =
-            shaders.flat_map(|s| s.dispatches.iter().map(|dispatch| (&s.operands, dispatch))).collect();
+            all.iter().flat_map(|a| a.dispatches.iter().map(|dispatch| (&a.operands, dispatch))).collect();
         let mut pipelines = gpu.pipelines.get(&gpu, &dispatches, |_, error| error)?.into_iter();
         gpu.check()?;
         let values = Values::new(&gpu, &all)?;
@@ -73,9 +72,9 @@ impl Bench {
         let mut bench = Self { gpu, clock, ready: Vec::new() };
         let mut first: Option<Vec<f32>> = None;
         for (i, alone) in all.iter().enumerate() {
-            let dispatches = alone.shaders.dispatches.iter().map(|dispatch| {
+            let dispatches = alone.dispatches.iter().map(|dispatch| {
                 let pipeline = pipelines.next().expect("a pipeline for each dispatch");
-                let bindings = bind(&bench.gpu, &pipeline, &values, &alone.shaders.operands, dispatch);
+                let bindings = bind(&bench.gpu, &pipeline, &values, &alone.operands, dispatch);
                 Encodable { pipeline, bindings, workgroups: dispatch.workgroups }
             });
             let dispatches = dispatches.collect();

@@ -39,12 +39,12 @@ impl Values {
                 Error::new(ErrorKind::Device, format!("no memory for {bytes} bytes of operands on the GPU"))
             })
         };
-        let bounds = all.iter().flat_map(|alone| &alone.shaders.dispatches).flat_map(|d| &d.bindings);
+        let bounds = all.iter().flat_map(|alone| &alone.dispatches).flat_map(|d| &d.bindings);
         let scratch = bounds.map(|bound| match bound {
             Bound::Workspace(range) => range.end,
             _ => 0,
         });
-        let ends = |alone: &Alone| alone.shaders.operands.bindings.last().map_or(0, |last| last.range.end);
+        let ends = |alone: &Alone| alone.operands.bindings.last().map_or(0, |last| last.range.end);
         let values = Self {
             gpu: Arc::clone(gpu),
             arena: allocate(all.first().map_or(0, ends))?,
@@ -56,7 +56,7 @@ impl Values {
         for alone in all.iter().take(1) {
             for (binding, words) in &alone.words {
                 let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-                values.arena.write(counted(alone.shaders.operands.bindings[*binding].range.start), &bytes)?;
+                values.arena.write(counted(alone.operands.bindings[*binding].range.start), &bytes)?;
             }
         }
         Ok(values)
@@ -103,7 +103,7 @@ impl Values {
     pub(super) fn clear(&self, alone: &Alone) -> Result<()> {
         let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
         for bound in &alone.results {
-            let (memory, range) = self.place(&alone.shaders.operands, bound);
+            let (memory, range) = self.place(&alone.operands, bound);
             encoder.clear_buffer(&memory.buffer, range.start, Some(range.end - range.start));
         }
         self.gpu.submit(encoder).map(|_| ())
@@ -113,7 +113,7 @@ impl Values {
     pub(super) fn results(&self, alone: &Alone) -> Result<Vec<f32>> {
         let mut all = Vec::new();
         for bound in &alone.results {
-            let (memory, Range { start, end }) = self.place(&alone.shaders.operands, bound);
+            let (memory, Range { start, end }) = self.place(&alone.operands, bound);
             let head = end.min(start + LOOK);
             for Range { start, end } in [start..head, head.max(end.saturating_sub(LOOK))..end] {
                 let mut bytes = vec![0; counted(end - start)];

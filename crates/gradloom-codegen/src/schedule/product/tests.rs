@@ -29,7 +29,7 @@ fn problem(batch: usize, [m, n, k]: [usize; 3], by_columns: [bool; 2]) -> DotPro
 
 /// Returns the shaders of a product.
 fn shaders(problem: &DotProblem, choice: &ProductChoice, limits: &Limits) -> Vec<Dispatch> {
-    alone_product(problem, choice, limits).shaders.dispatches
+    alone_product(problem, choice, limits).dispatches
 }
 
 /// Validates a shader, and translates it to MSL and HLSL if `print` is true.
