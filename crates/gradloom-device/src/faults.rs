@@ -141,6 +141,17 @@ fn failed(what: &str) -> Error {
         .note("the fault was asked for with `Faults::fail`")
 }
 
+/// Makes methods that call the same method of the field `inner`.
+macro_rules! forward {
+    ($self:ident; $([$($receiver:tt)+] $name:ident($($argument:ident: $of:ty),*) $(-> $result:ty)?;)*) => {
+        $(
+            fn $name($($receiver)+ $(, $argument: $of)*) $(-> $result)? {
+                $self.inner.$name($($argument),*)
+            }
+        )*
+    };
+}
+
 #[derive(Debug)]
 struct Faulty {
     inner: Arc<dyn Backend>,
@@ -148,57 +159,27 @@ struct Faulty {
 }
 
 impl Backend for Faulty {
-    fn name(&self) -> &'static str {
-        self.inner.name()
+    forward! { self;
+        [&self] name() -> &'static str;
+        [&self] threads() -> usize;
+        [&self] pool() -> Arc<Pool>;
+        [&self] is_resident() -> bool;
+        [&self] kept_bytes() -> Option<usize>;
+        [&self] buffer_bytes() -> Option<u64>;
+        [&self] check() -> Result<()>;
+        [&self] lose();
+        [&self] target() -> &Target;
+        [&self] target_of(graph: &Graph, fused: &Fused, precision: Precision) -> Target;
+        [&self] emit(graph: &Graph, plan: &Plan, store: &StoreMemory) -> Result<Code>;
     }
 
     fn description(&self) -> String {
         format!("{}, with faults", self.inner.description())
     }
 
-    fn threads(&self) -> usize {
-        self.inner.threads()
-    }
-
-    fn pool(&self) -> Arc<Pool> {
-        self.inner.pool()
-    }
-
-    fn is_resident(&self) -> bool {
-        self.inner.is_resident()
-    }
-
-    fn kept_bytes(&self) -> Option<usize> {
-        self.inner.kept_bytes()
-    }
-
     fn memory_limit(&self) -> Option<u64> {
         let limits = [self.faults.state().memory, self.inner.memory_limit()];
         limits.into_iter().flatten().min()
-    }
-
-    fn buffer_bytes(&self) -> Option<u64> {
-        self.inner.buffer_bytes()
-    }
-
-    fn check(&self) -> Result<()> {
-        self.inner.check()
-    }
-
-    fn lose(&self) {
-        self.inner.lose();
-    }
-
-    fn target(&self) -> &Target {
-        self.inner.target()
-    }
-
-    fn target_of(&self, graph: &Graph, fused: &Fused, precision: Precision) -> Target {
-        self.inner.target_of(graph, fused, precision)
-    }
-
-    fn emit(&self, graph: &Graph, plan: &Plan, store: &StoreMemory) -> Result<Code> {
-        self.inner.emit(graph, plan, store)
     }
 
     fn allocate(&self, bytes: u64) -> Option<Memory> {
@@ -260,16 +241,17 @@ impl<P: Resident + ?Sized> FaultyProgram<P> {
 }
 
 impl<P: Resident + ?Sized> Resident for FaultyProgram<P> {
-    fn write(&mut self, buffer: usize, bytes: &[u8]) {
-        self.inner.write(buffer, bytes);
-    }
-
-    fn bind(&mut self, buffer: usize, bytes: u64, tensor: &Arc<Memory>) -> Result<()> {
-        self.inner.bind(buffer, bytes, tensor)
-    }
-
-    fn unbind(&mut self) {
-        self.inner.unbind();
+    forward! { self;
+        [&mut self] write(buffer: usize, bytes: &[u8]);
+        [&mut self] bind(buffer: usize, bytes: u64, tensor: &Arc<Memory>) -> Result<()>;
+        [&mut self] unbind();
+        [&self] allocated() -> u64;
+        [&self] unique_kernels() -> usize;
+        [&self] replay(graph: &Graph) -> Option<gradloom_codegen::cuda::Replay>;
+        [&mut self] set_step_timing(on: bool);
+        [&self] step_time() -> Result<Option<std::time::Duration>>;
+        [&mut self] set_profiling(on: bool);
+        [&self] spans() -> &[LaunchSpan];
     }
 
     fn copy_out(&self, access: &Access, tensor: &Memory) -> Result<()> {
@@ -284,34 +266,6 @@ impl<P: Resident + ?Sized> Resident for FaultyProgram<P> {
     fn read(&self, access: &Access, into: &mut Elements) -> Result<()> {
         self.read_fault(access)?;
         self.inner.read(access, into)
-    }
-
-    fn allocated(&self) -> u64 {
-        self.inner.allocated()
-    }
-
-    fn unique_kernels(&self) -> usize {
-        self.inner.unique_kernels()
-    }
-
-    fn replay(&self, graph: &Graph) -> Option<gradloom_codegen::cuda::Replay> {
-        self.inner.replay(graph)
-    }
-
-    fn set_step_timing(&mut self, on: bool) {
-        self.inner.set_step_timing(on);
-    }
-
-    fn step_time(&self) -> Result<Option<std::time::Duration>> {
-        self.inner.step_time()
-    }
-
-    fn set_profiling(&mut self, on: bool) {
-        self.inner.set_profiling(on);
-    }
-
-    fn spans(&self) -> &[LaunchSpan] {
-        self.inner.spans()
     }
 }
 
@@ -341,12 +295,10 @@ impl Immediate for FaultyProgram<dyn Immediate> {
 
 /// A queued step fails as a whole, when it is submitted or when its results are read.
 impl Queued for FaultyProgram<dyn Queued> {
-    fn make_room(&mut self, stop: Stop<'_>) -> Result<()> {
-        self.inner.make_room(stop)
-    }
-
-    fn can_keep(&self, output: usize) -> bool {
-        self.inner.can_keep(output)
+    forward! { self;
+        [&mut self] make_room(stop: Stop<'_>) -> Result<()>;
+        [&self] can_keep(output: usize) -> bool;
+        [&self] work() -> Work;
     }
 
     fn submit(&mut self, stop: Stop<'_>, kept: &[(usize, Arc<Memory>)]) -> Result<Box<dyn Pending>> {
@@ -358,10 +310,6 @@ impl Queued for FaultyProgram<dyn Queued> {
         }
         let inner = self.inner.submit(stop, kept)?;
         Ok(Box::new(FaultyPending { inner, faults: self.faults.clone() }))
-    }
-
-    fn work(&self) -> Work {
-        self.inner.work()
     }
 }
 
