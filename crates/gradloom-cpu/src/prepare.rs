@@ -59,7 +59,7 @@ pub(crate) fn prepare_compiled(
             return group::prepare_group(launch, parts, members, graph, level);
         }
         (Kernel::Copy, _) => return movement::prepare_copy(launch),
-        (Kernel::WriteRegion, _) => return movement::prepare_write_region(launch),
+        (Kernel::WriteRegion, _) => return index::prepare_write_region(launch),
         (Kernel::Op(kind), _) => kind,
         (kernel, _) => panic!("gradloom did not compile {}; please report this", kernel.name()),
     };

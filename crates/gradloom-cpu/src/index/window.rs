@@ -1,7 +1,8 @@
 //! Windows whose start is known only at run time.
 //!
 //! In: a tensor, possibly an update, and one i32 start per axis. Out: the window's elements, or the tensor
-//! with those elements replaced, contiguous and possibly in place.
+//! with those elements replaced, contiguous and possibly in place. For `WriteRegion`, the tensor is a
+//! parameter or state, whose other elements stay as they are.
 
 use super::{Call, Prepared, Tasks, Trap};
 use crate::movement::CopyLoop;
@@ -13,7 +14,7 @@ pub(crate) fn prepare_dynamic_slice(launch: &Launch) -> Box<dyn Prepared> {
     let bytes = write.dtype.bytes();
     let window = Layout { shape: write.layout.shape.clone(), ..x.clone() };
     Box::new(DynamicSlice {
-        starts: Starts::new(1, &launch.reads[1..], x, &window),
+        starts: Starts::new("", 1, &launch.reads[1..], x, &window),
         copy: CopyLoop::new(&window, &write.layout, bytes),
         element_bytes: bytes,
     })
@@ -24,11 +25,27 @@ pub(crate) fn prepare_dynamic_update_slice(launch: &Launch) -> Box<dyn Prepared>
     let (x, update, write) = (&launch.reads[0].layout, &launch.reads[1].layout, &launch.writes[0]);
     let bytes = write.dtype.bytes();
     let window = Layout { shape: update.shape.clone(), ..write.layout.clone() };
-    Box::new(DynamicUpdateSlice {
-        starts: Starts::new(2, &launch.reads[2..], &write.layout, &window),
-        whole: CopyLoop::new(x, &write.layout, bytes),
+    Box::new(WindowUpdate {
+        starts: Starts::new("", 2, &launch.reads[2..], &write.layout, &window),
+        whole: Some(CopyLoop::new(x, &write.layout, bytes)),
         same_layout: *x == write.layout,
         update: CopyLoop::new(update, &window, bytes),
+        update_read: 1,
+        element_bytes: bytes,
+    })
+}
+
+/// Returns a kernel for a `WriteRegion` launch.
+pub(crate) fn prepare_write_region(launch: &Launch) -> Box<dyn Prepared> {
+    let (value, target) = (&launch.reads[0].layout, &launch.writes[0]);
+    let bytes = target.dtype.bytes();
+    let window = Layout { shape: value.shape.clone(), ..target.layout.clone() };
+    Box::new(WindowUpdate {
+        starts: Starts::new("write_region: ", 1, &launch.reads[1..], &target.layout, &window),
+        whole: None,
+        same_layout: false,
+        update: CopyLoop::new(value, &window, bytes),
+        update_read: 0,
         element_bytes: bytes,
     })
 }
@@ -61,24 +78,26 @@ impl Tasks for DynamicSlice {
     }
 }
 
-struct DynamicUpdateSlice {
+struct WindowUpdate {
     starts: Starts,
-    /// Copy of x to the result.
-    whole: CopyLoop,
+    /// Copy of x to the result, if x is an operand.
+    whole: Option<CopyLoop>,
     same_layout: bool,
     /// Copy of the update to the window at start 0.
     update: CopyLoop,
+    /// Index of the read that holds the update.
+    update_read: usize,
     element_bytes: usize,
 }
 
 /// Phase 0 checks the starts and copies x, phase 1 copies the update.
-impl Tasks for DynamicUpdateSlice {
+impl Tasks for WindowUpdate {
     fn phases(&self) -> usize {
         2
     }
 
     fn count(&self, phase: usize) -> usize {
-        if phase == 0 { self.whole.tasks() } else { self.update.tasks() }
+        if phase == 1 { self.update.tasks() } else { self.whole.as_ref().map_or(0, CopyLoop::tasks) }
     }
 
     unsafe fn run_task(&self, call: &Call<'_>, phase: usize, task: usize) {
@@ -88,9 +107,10 @@ impl Tasks for DynamicUpdateSlice {
         // in place, and never the update.
         unsafe {
             if phase == 1 {
-                self.update.run_task(task, call.reads[1], call.write(0, start * self.element_bytes));
-            } else if !in_place {
-                self.whole.run_task(task, call.reads[0], call.writes[0]);
+                let to = call.write(0, start * self.element_bytes);
+                self.update.run_task(task, call.reads[self.update_read], to);
+            } else if let Some(whole) = self.whole.as_ref().filter(|_| !in_place) {
+                whole.run_task(task, call.reads[0], call.writes[0]);
             }
         }
     }
@@ -102,6 +122,8 @@ impl Tasks for DynamicUpdateSlice {
 
 /// Starts of a window, one per axis.
 struct Starts {
+    /// Beginning of the message of a trap.
+    prefix: &'static str,
     axes: Vec<Axis>,
 }
 
@@ -118,7 +140,7 @@ struct Axis {
 impl Starts {
     /// Creates the starts of a window into the layout `whole`. `reads` are the starts, the first of which is
     /// read number `first`.
-    fn new(first: usize, reads: &[Access], whole: &Layout, window: &Layout) -> Self {
+    fn new(prefix: &'static str, first: usize, reads: &[Access], whole: &Layout, window: &Layout) -> Self {
         let axes = reads.iter().enumerate().map(|(a, start)| Axis {
             read: first + a,
             offset: start.layout.offset,
@@ -126,7 +148,7 @@ impl Starts {
             window: window.shape[a],
             extent: whole.shape[a],
         });
-        Self { axes: axes.collect() }
+        Self { prefix, axes: axes.collect() }
     }
 
     /// Returns the offset of the window, in elements.
@@ -143,9 +165,9 @@ impl Starts {
                 Ok(start) if start <= last => offset += start * axis.stride,
                 _ => {
                     return Err(Trap::new(format!(
-                        "start {start} on axis {a} is out of range: a window of {} fits into {} at \
+                        "{}start {start} on axis {a} is out of range: a window of {} fits into {} at \
                          0..={last}",
-                        axis.window, axis.extent
+                        self.prefix, axis.window, axis.extent
                     )));
                 }
             }

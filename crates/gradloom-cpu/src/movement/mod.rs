@@ -7,7 +7,6 @@ mod copy;
 mod dequantize;
 mod join;
 mod pad;
-mod region;
 #[cfg(test)]
 mod tests;
 
@@ -15,4 +14,3 @@ pub(super) use copy::{CopyLoop, prepare as prepare_copy};
 pub(super) use dequantize::prepare as prepare_dequantize;
 pub(super) use join::prepare as prepare_concat;
 pub(super) use pad::prepare as prepare_pad;
-pub(super) use region::prepare as prepare_write_region;

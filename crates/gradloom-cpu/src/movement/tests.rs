@@ -98,7 +98,7 @@ fn region_launch(start: [i32; 2]) -> (Launch, Vec<Vec<u32>>) {
 
 fn write_region(start: [i32; 2]) -> Result<Vec<f32>, String> {
     let (launch, data) = region_launch(start);
-    let kernel: Box<dyn Prepared> = super::prepare_write_region(&launch);
+    let kernel: Box<dyn Prepared> = crate::index::prepare_write_region(&launch);
     let mut target = vec![0f32; 21];
     let reads: Vec<*const u8> = data.iter().map(|words| words.as_ptr().cast()).collect();
     let pool = Pool::new(2);
