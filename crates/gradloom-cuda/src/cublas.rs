@@ -7,13 +7,12 @@
 //! partial sums in scratch and do not use atomics.
 
 use super::driver::{Address, Algorithm, Failure, Fallible, Products, Stream};
+use super::library::library;
 use gradloom_codegen::cuda::nvrtc::places;
 use gradloom_codegen::cuda::{LibraryMatrix, LibraryProduct, ROW_ALIGNMENT};
 use gradloom_core::ir::DType;
 use gradloom_device::memory::counted;
-use libloading::Library;
 use std::ffi::{c_int, c_void};
-use std::path::PathBuf;
 use std::ptr;
 
 /// Environment variable that contains the path of the library.
@@ -32,59 +31,27 @@ struct Found {
     reserved: [c_int; 4],
 }
 
-type Version = unsafe extern "C" fn() -> usize;
-type CreateHandle = unsafe extern "C" fn(*mut Pointer) -> c_int;
-type Destroy = unsafe extern "C" fn(Pointer) -> c_int;
-type CreateOperation = unsafe extern "C" fn(*mut Pointer, c_int, c_int) -> c_int;
-type CreateLayout = unsafe extern "C" fn(*mut Pointer, c_int, u64, u64, i64) -> c_int;
-type SetAttribute = unsafe extern "C" fn(Pointer, c_int, *const c_void, usize) -> c_int;
-type Search = unsafe extern "C" fn(
-    Pointer,
-    Pointer,
-    Pointer,
-    Pointer,
-    Pointer,
-    Pointer,
-    Pointer,
-    c_int,
-    *mut Found,
-    *mut c_int,
-) -> c_int;
-type Multiply = unsafe extern "C" fn(
-    Pointer,
-    Pointer,
-    *const c_void,
-    *const c_void,
-    Pointer,
-    *const c_void,
-    Pointer,
-    *const c_void,
-    *const c_void,
-    Pointer,
-    *mut c_void,
-    Pointer,
-    *const Algorithm,
-    *mut c_void,
-    usize,
-    Pointer,
-) -> c_int;
-
-#[derive(Debug)]
-struct Functions {
-    version: Version,
-    create: CreateHandle,
-    destroy: Destroy,
-    create_operation: CreateOperation,
-    destroy_operation: Destroy,
-    set_operation: SetAttribute,
-    create_layout: CreateLayout,
-    destroy_layout: Destroy,
-    set_layout: SetAttribute,
-    create_preference: CreateHandle,
-    destroy_preference: Destroy,
-    set_preference: SetAttribute,
-    search: Search,
-    multiply: Multiply,
+library! {
+    version = b"cublasLtGetVersion": fn() -> usize;
+    create = b"cublasLtCreate": fn(*mut Pointer) -> c_int;
+    destroy = b"cublasLtDestroy": fn(Pointer) -> c_int;
+    create_operation = b"cublasLtMatmulDescCreate": fn(*mut Pointer, c_int, c_int) -> c_int;
+    destroy_operation = b"cublasLtMatmulDescDestroy": fn(Pointer) -> c_int;
+    set_operation = b"cublasLtMatmulDescSetAttribute": fn(Pointer, c_int, *const c_void, usize) -> c_int;
+    create_layout = b"cublasLtMatrixLayoutCreate": fn(*mut Pointer, c_int, u64, u64, i64) -> c_int;
+    destroy_layout = b"cublasLtMatrixLayoutDestroy": fn(Pointer) -> c_int;
+    set_layout = b"cublasLtMatrixLayoutSetAttribute": fn(Pointer, c_int, *const c_void, usize) -> c_int;
+    create_preference = b"cublasLtMatmulPreferenceCreate": fn(*mut Pointer) -> c_int;
+    destroy_preference = b"cublasLtMatmulPreferenceDestroy": fn(Pointer) -> c_int;
+    set_preference = b"cublasLtMatmulPreferenceSetAttribute":
+        fn(Pointer, c_int, *const c_void, usize) -> c_int;
+    search = b"cublasLtMatmulAlgoGetHeuristic": fn(
+        Pointer, Pointer, Pointer, Pointer, Pointer, Pointer, Pointer, c_int, *mut Found, *mut c_int
+    ) -> c_int;
+    multiply = b"cublasLtMatmul": fn(
+        Pointer, Pointer, *const c_void, *const c_void, Pointer, *const c_void, Pointer, *const c_void,
+        *const c_void, Pointer, *mut c_void, Pointer, *const Algorithm, *mut c_void, usize, Pointer
+    ) -> c_int;
 }
 
 /// The library, opened for the device whose context was current.
@@ -93,20 +60,16 @@ pub(super) struct Cublas {
     functions: Functions,
     /// The library's handle, as an exposed address.
     handle: usize,
-    _library: Library,
 }
 
 impl Cublas {
     /// Opens the library; returns `None` if it is not found or does not support the device.
     pub(super) fn open() -> Option<Self> {
-        // SAFETY: the initialization code of NVIDIA's library is sound.
-        let open = |path: PathBuf| unsafe { Library::new(path) }.ok();
-        let library = places(VARIABLE, "cublasLt", &["13", "12"]).into_iter().find_map(open)?;
-        let functions = functions(&library)?;
+        let functions = Functions::open(places(VARIABLE, "cublasLt", &["13", "12"]))?;
         let mut handle = ptr::null_mut();
         // SAFETY: the function only writes the handle.
         let made = unsafe { (functions.create)(&raw mut handle) };
-        (made == 0).then(|| Self { functions, handle: handle.expose_provenance(), _library: library })
+        (made == 0).then(|| Self { functions, handle: handle.expose_provenance() })
     }
 
     fn handle(&self) -> Pointer {
@@ -362,30 +325,4 @@ fn checked(call: &'static str, status: c_int) -> Fallible<()> {
     };
     // Offset the codes, so that they do not collide with the driver's.
     Err(Failure { call, code: 10_000 + status.unsigned_abs(), text: text.to_string() })
-}
-
-fn functions(library: &Library) -> Option<Functions> {
-    macro_rules! take {
-        ($name:literal) => {
-            // SAFETY: each field has the documented type of its function, and the library stays open as long
-            // as the functions are used.
-            unsafe { *library.get($name).ok()? }
-        };
-    }
-    Some(Functions {
-        version: take!(b"cublasLtGetVersion"),
-        create: take!(b"cublasLtCreate"),
-        destroy: take!(b"cublasLtDestroy"),
-        create_operation: take!(b"cublasLtMatmulDescCreate"),
-        destroy_operation: take!(b"cublasLtMatmulDescDestroy"),
-        set_operation: take!(b"cublasLtMatmulDescSetAttribute"),
-        create_layout: take!(b"cublasLtMatrixLayoutCreate"),
-        destroy_layout: take!(b"cublasLtMatrixLayoutDestroy"),
-        set_layout: take!(b"cublasLtMatrixLayoutSetAttribute"),
-        create_preference: take!(b"cublasLtMatmulPreferenceCreate"),
-        destroy_preference: take!(b"cublasLtMatmulPreferenceDestroy"),
-        set_preference: take!(b"cublasLtMatmulPreferenceSetAttribute"),
-        search: take!(b"cublasLtMatmulAlgoGetHeuristic"),
-        multiply: take!(b"cublasLtMatmul"),
-    })
 }

@@ -20,6 +20,7 @@ mod gpu;
 mod graph;
 mod kept;
 mod kernels;
+mod library;
 mod load;
 mod memory;
 mod nccl;

@@ -6,11 +6,10 @@
 //! connection, except to check or abort it.
 
 use super::driver::{CollectiveCall, Connection, Failure, Fallible, Stream};
+use super::library::library;
 use gradloom_codegen::cuda::nvrtc::places;
 use gradloom_core::ir::{CollectiveOp, DType};
-use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::path::PathBuf;
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,61 +27,23 @@ type Pointer = *mut c_void;
 #[derive(Clone, Copy)]
 struct UniqueId([u8; ID_BYTES]);
 
-type GetId = unsafe extern "C" fn(*mut UniqueId) -> c_int;
-type Connect = unsafe extern "C" fn(*mut Pointer, c_int, UniqueId, c_int) -> c_int;
-type OfConnection = unsafe extern "C" fn(Pointer) -> c_int;
-type AsyncError = unsafe extern "C" fn(Pointer, *mut c_int) -> c_int;
-type Text = unsafe extern "C" fn(c_int) -> *const c_char;
-type Group = unsafe extern "C" fn() -> c_int;
-type Reduce =
-    unsafe extern "C" fn(*const c_void, *mut c_void, usize, c_int, c_int, Pointer, Pointer) -> c_int;
-type Gather = unsafe extern "C" fn(*const c_void, *mut c_void, usize, c_int, Pointer, Pointer) -> c_int;
-
-#[derive(Debug)]
-struct Functions {
-    get_id: GetId,
-    connect: Connect,
-    destroy: OfConnection,
-    abort: OfConnection,
-    async_error: AsyncError,
-    text: Text,
-    group_start: Group,
-    group_end: Group,
-    all_reduce: Reduce,
-    reduce_scatter: Reduce,
-    all_gather: Gather,
-    _library: Library,
+library! {
+    get_id = b"ncclGetUniqueId": fn(*mut UniqueId) -> c_int;
+    connect = b"ncclCommInitRank": fn(*mut Pointer, c_int, UniqueId, c_int) -> c_int;
+    destroy = b"ncclCommDestroy": fn(Pointer) -> c_int;
+    abort = b"ncclCommAbort": fn(Pointer) -> c_int;
+    async_error = b"ncclCommGetAsyncError": fn(Pointer, *mut c_int) -> c_int;
+    text = b"ncclGetErrorString": fn(c_int) -> *const c_char;
+    group_start = b"ncclGroupStart": fn() -> c_int;
+    group_end = b"ncclGroupEnd": fn() -> c_int;
+    all_reduce = b"ncclAllReduce":
+        fn(*const c_void, *mut c_void, usize, c_int, c_int, Pointer, Pointer) -> c_int;
+    reduce_scatter = b"ncclReduceScatter":
+        fn(*const c_void, *mut c_void, usize, c_int, c_int, Pointer, Pointer) -> c_int;
+    all_gather = b"ncclAllGather": fn(*const c_void, *mut c_void, usize, c_int, Pointer, Pointer) -> c_int;
 }
 
 impl Functions {
-    /// Opens the library; returns `None` if it is not found.
-    fn open() -> Option<Self> {
-        // SAFETY: the initialization code of NVIDIA's library is sound.
-        let open = |path: PathBuf| unsafe { Library::new(path) }.ok();
-        let library = places(VARIABLE, "nccl", &["2"]).into_iter().find_map(open)?;
-        macro_rules! take {
-            ($name:literal) => {
-                // SAFETY: each field has the documented type of its function, and the library stays open as
-                // long as the functions are used.
-                unsafe { *library.get($name).ok()? }
-            };
-        }
-        Some(Self {
-            get_id: take!(b"ncclGetUniqueId"),
-            connect: take!(b"ncclCommInitRank"),
-            destroy: take!(b"ncclCommDestroy"),
-            abort: take!(b"ncclCommAbort"),
-            async_error: take!(b"ncclCommGetAsyncError"),
-            text: take!(b"ncclGetErrorString"),
-            group_start: take!(b"ncclGroupStart"),
-            group_end: take!(b"ncclGroupEnd"),
-            all_reduce: take!(b"ncclAllReduce"),
-            reduce_scatter: take!(b"ncclReduceScatter"),
-            all_gather: take!(b"ncclAllGather"),
-            _library: library,
-        })
-    }
-
     fn checked(&self, call: &'static str, status: c_int) -> Fallible<()> {
         if status == 0 {
             return Ok(());
@@ -98,7 +59,8 @@ impl Functions {
 /// connections.
 fn functions() -> Fallible<&'static Functions> {
     static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
-    FUNCTIONS.get_or_init(Functions::open).as_ref().ok_or_else(|| Failure {
+    let open = || Functions::open(places(VARIABLE, "nccl", &["2"]));
+    FUNCTIONS.get_or_init(open).as_ref().ok_or_else(|| Failure {
         call: "ncclGetUniqueId",
         code: 20_000,
         text: format!("NCCL is not installed (libnccl.so.2; `{VARIABLE}` may name the file)"),

@@ -5,8 +5,8 @@
 //! do ("NVTX C API reference", initialization). The library is opened from the file in `GRADLOOM_NVTX`, then
 //! from the same places as CUDA's other libraries.
 
+use super::library::library;
 use gradloom_codegen::cuda::nvrtc::places;
-use libloading::Library;
 use std::ffi::{CString, c_char, c_int};
 use std::marker::PhantomData;
 use std::sync::OnceLock;
@@ -14,10 +14,9 @@ use std::sync::OnceLock;
 /// Environment variable that contains the path of the library, if it is not in one of the usual places.
 const VARIABLE: &str = "GRADLOOM_NVTX";
 
-struct Functions {
-    push: unsafe extern "C" fn(*const c_char) -> c_int,
-    pop: unsafe extern "C" fn() -> c_int,
-    _library: Library,
+library! {
+    push = b"nvtxRangePushA": fn(*const c_char) -> c_int;
+    pop = b"nvtxRangePop": fn() -> c_int;
 }
 
 fn functions() -> Option<&'static Functions> {
@@ -25,13 +24,7 @@ fn functions() -> Option<&'static Functions> {
     let open = || {
         std::env::var_os("NVTX_INJECTION64_PATH")?;
         let names = [("nvtx3interop", ["1"]), ("nvToolsExt", ["1"])];
-        let places = names.iter().flat_map(|(name, versions)| places(VARIABLE, name, versions));
-        // SAFETY: the initialization code of NVIDIA's library is sound.
-        let library = places.into_iter().find_map(|place| unsafe { Library::new(place) }.ok())?;
-        // SAFETY: the types are those of "nvToolsExt.h", and the library is stored with the functions.
-        let (push, pop) =
-            unsafe { (*library.get(b"nvtxRangePushA\0").ok()?, *library.get(b"nvtxRangePop\0").ok()?) };
-        Some(Functions { push, pop, _library: library })
+        Functions::open(names.iter().flat_map(|(name, versions)| places(VARIABLE, name, versions)))
     };
     FUNCTIONS.get_or_init(open).as_ref()
 }
