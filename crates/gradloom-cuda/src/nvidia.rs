@@ -11,6 +11,7 @@ use super::driver::{
 use super::nccl::{self, Nccl};
 use cudarc::driver::sys;
 use std::ffi::{CStr, CString, c_int, c_void};
+use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -40,6 +41,13 @@ fn checked(call: &'static str, result: sys::CUresult) -> Fallible<()> {
         false => "unknown error".to_string(),
     };
     Err(Failure { call, code: result as u32, text })
+}
+
+/// Calls a function that writes the pointer of a new object, and returns it as an exposed address.
+fn made<T>(make: impl FnOnce(*mut *mut T) -> Fallible<()>) -> Fallible<usize> {
+    let mut pointer = ptr::null_mut();
+    make(&raw mut pointer)?;
+    Ok(pointer.expose_provenance())
 }
 
 impl Nvidia {
@@ -126,9 +134,7 @@ impl Driver for Nvidia {
 
     fn retain(&self, index: usize) -> Fallible<Context> {
         let device = Self::device(index)?;
-        let mut context = ptr::null_mut();
-        call!(cuDevicePrimaryCtxRetain(&raw mut context, device))?;
-        Ok(Context(context.expose_provenance()))
+        made(|to| call!(cuDevicePrimaryCtxRetain(to, device))).map(Context)
     }
 
     fn release(&self, index: usize) {
@@ -159,10 +165,8 @@ impl Driver for Nvidia {
     }
 
     fn allocate_host(&self, bytes: usize) -> Fallible<Address> {
-        let mut pointer = ptr::null_mut();
         let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
-        call!(cuMemHostAlloc(&raw mut pointer, bytes, flags))?;
-        Ok(pointer.expose_provenance() as Address)
+        made(|to| call!(cuMemHostAlloc(to, bytes, flags))).map(|address| address as Address)
     }
 
     fn free_host(&self, address: Address) {
@@ -187,10 +191,8 @@ impl Driver for Nvidia {
     }
 
     fn stream(&self) -> Fallible<Stream> {
-        let mut stream = ptr::null_mut();
         let flags = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
-        call!(cuStreamCreate(&raw mut stream, flags))?;
-        Ok(Stream(stream.expose_provenance()))
+        made(|to| call!(cuStreamCreate(to, flags))).map(Stream)
     }
 
     fn destroy_stream(&self, stream: Stream) {
@@ -200,9 +202,7 @@ impl Driver for Nvidia {
     fn event(&self, timed: bool) -> Fallible<Event> {
         use sys::CUevent_flags_enum as Flags;
         let flags = if timed { Flags::CU_EVENT_DEFAULT } else { Flags::CU_EVENT_DISABLE_TIMING };
-        let mut event = ptr::null_mut();
-        call!(cuEventCreate(&raw mut event, flags as u32))?;
-        Ok(Event(event.expose_provenance()))
+        made(|to| call!(cuEventCreate(to, flags as u32))).map(Event)
     }
 
     fn destroy_event(&self, event: Event) {
@@ -240,9 +240,7 @@ impl Driver for Nvidia {
     }
 
     fn load(&self, cubin: &[u8]) -> Fallible<Module> {
-        let mut module = ptr::null_mut();
-        call!(cuModuleLoadData(&raw mut module, cubin.as_ptr().cast()))?;
-        Ok(Module(module.expose_provenance()))
+        made(|to| call!(cuModuleLoadData(to, cubin.as_ptr().cast()))).map(Module)
     }
 
     fn unload(&self, module: Module) {
@@ -251,9 +249,7 @@ impl Driver for Nvidia {
 
     fn function(&self, module: Module, name: &str) -> Fallible<Function> {
         let name = CString::new(name).unwrap_or_default();
-        let mut function = ptr::null_mut();
-        call!(cuModuleGetFunction(&raw mut function, handle(module.0), name.as_ptr()))?;
-        Ok(Function(function.expose_provenance()))
+        made(|to| call!(cuModuleGetFunction(to, handle(module.0), name.as_ptr()))).map(Function)
     }
 
     fn allow_shared(&self, function: Function, bytes: u32) -> Fallible<()> {
@@ -272,9 +268,7 @@ impl Driver for Nvidia {
     }
 
     fn graph(&self) -> Fallible<Graph> {
-        let mut graph = ptr::null_mut();
-        call!(cuGraphCreate(&raw mut graph, 0))?;
-        Ok(Graph(graph.expose_provenance()))
+        made(|to| call!(cuGraphCreate(to, 0))).map(Graph)
     }
 
     fn destroy_graph(&self, graph: Graph) {
@@ -298,11 +292,9 @@ impl Driver for Nvidia {
             kern: ptr::null_mut(),
             ctx: ptr::null_mut(),
         };
-        let mut node = ptr::null_mut();
         let described = &raw const described;
         let (first, count) = (after.as_ptr(), after.len());
-        call!(cuGraphAddKernelNode_v2(&raw mut node, handle(graph.0), first, count, described))?;
-        Ok(Node(node.expose_provenance()))
+        made(|to| call!(cuGraphAddKernelNode_v2(to, handle(graph.0), first, count, described))).map(Node)
     }
 
     fn add_early_kernel(&self, graph: Graph, after: Node, kernel: &KernelCall) -> Fallible<Node> {
@@ -352,17 +344,13 @@ impl Driver for Nvidia {
             return Ok(last.expect("a row has kernels"));
         }
         let after: Vec<sys::CUgraphNode> = after.iter().map(|node| handle(node.0)).collect();
-        let mut node = ptr::null_mut();
         let (first, count) = (after.as_ptr(), after.len());
         let (graph, child) = (handle(graph.0), handle(child.0));
-        call!(cuGraphAddChildGraphNode(&raw mut node, graph, first, count, child))?;
-        Ok(Node(node.expose_provenance()))
+        made(|to| call!(cuGraphAddChildGraphNode(to, graph, first, count, child))).map(Node)
     }
 
     fn instantiate(&self, graph: Graph) -> Fallible<GraphExec> {
-        let mut exec = ptr::null_mut();
-        call!(cuGraphInstantiateWithFlags(&raw mut exec, handle(graph.0), 0))?;
-        Ok(GraphExec(exec.expose_provenance()))
+        made(|to| call!(cuGraphInstantiateWithFlags(to, handle(graph.0), 0))).map(GraphExec)
     }
 
     fn destroy_exec(&self, exec: GraphExec) {
@@ -446,23 +434,10 @@ fn in_a_row<T: Copy + PartialEq>(nodes: &[T], edges: &[(T, T)]) -> Option<Vec<T>
 /// one with child graphs.
 fn copy_kernel(graph: Graph, after: &[Node], kernel: sys::CUgraphNode) -> Fallible<Node> {
     let after: Vec<sys::CUgraphNode> = after.iter().map(|node| handle(node.0)).collect();
-    let mut described = sys::CUDA_KERNEL_NODE_PARAMS {
-        func: ptr::null_mut(),
-        gridDimX: 0,
-        gridDimY: 0,
-        gridDimZ: 0,
-        blockDimX: 0,
-        blockDimY: 0,
-        blockDimZ: 0,
-        sharedMemBytes: 0,
-        kernelParams: ptr::null_mut(),
-        extra: ptr::null_mut(),
-        kern: ptr::null_mut(),
-        ctx: ptr::null_mut(),
-    };
-    call!(cuGraphKernelNodeGetParams_v2(kernel, &raw mut described))?;
+    let mut described = MaybeUninit::uninit();
+    call!(cuGraphKernelNodeGetParams_v2(kernel, described.as_mut_ptr()))?;
     let mut node = ptr::null_mut();
-    let (first, count, described) = (after.as_ptr(), after.len(), &raw const described);
+    let (first, count, described) = (after.as_ptr(), after.len(), described.as_ptr());
     call!(cuGraphAddKernelNode_v2(&raw mut node, handle(graph.0), first, count, described))?;
     // Copy the cluster dimensions and the limit of dynamic shared memory, which are attributes.
     call!(cuGraphKernelNodeCopyAttributes(node, kernel))?;
