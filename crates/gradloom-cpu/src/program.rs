@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// The CPU with a pool of threads.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct CpuBackend {
     pool: Arc<Pool>,
     target: Target,
@@ -75,12 +75,7 @@ impl Backend for CpuBackend {
     }
 
     fn op_by_op(&self) -> Option<Arc<dyn Backend>> {
-        Some(Arc::new(Self {
-            pool: Arc::clone(&self.pool),
-            target: self.target.clone().with_fusion(Fusion::Off),
-            worth_waking: self.worth_waking,
-            communicator: self.communicator.clone(),
-        }))
+        Some(Arc::new(Self { target: self.target.clone().with_fusion(Fusion::Off), ..self.clone() }))
     }
 
     fn communicator(&self) -> Option<&Arc<dyn Communicator>> {
@@ -88,12 +83,7 @@ impl Backend for CpuBackend {
     }
 
     fn in_world(&self, communicator: Arc<dyn Communicator>) -> Result<Arc<dyn Backend>> {
-        Ok(Arc::new(Self {
-            pool: Arc::clone(&self.pool),
-            target: self.target.clone(),
-            worth_waking: self.worth_waking,
-            communicator: Some(communicator),
-        }))
+        Ok(Arc::new(Self { communicator: Some(communicator), ..self.clone() }))
     }
 
     fn memory_limit(&self) -> Option<u64> {

@@ -19,7 +19,7 @@ use gradloom_device::memory::{Allocate, Memory, counted};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct CudaBackend {
     gpu: Arc<Gpu>,
     target: Target,
@@ -87,12 +87,7 @@ impl Backend for CudaBackend {
 
     fn in_world(&self, communicator: Arc<dyn Communicator>) -> Result<Arc<dyn Backend>> {
         self.gpu.join(communicator)?;
-        Ok(Arc::new(Self {
-            gpu: Arc::clone(&self.gpu),
-            target: self.target.clone(),
-            mode: self.mode,
-            pool: Arc::clone(&self.pool),
-        }))
+        Ok(Arc::new(self.clone()))
     }
 
     fn lose(&self) {

@@ -7,6 +7,7 @@ use crate::program::Program;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::kernel::Phase;
 use gradloom_core::plan::{Cost, LaunchView};
+use gradloom_device::feed::Data;
 use gradloom_device::host::Roofline;
 use gradloom_device::regular_file;
 use gradloom_device::regular_file::unwritable;
@@ -85,19 +86,24 @@ pub struct Profile {
 
 /// Object that holds a program and runs its steps.
 pub(crate) trait Profiled {
-    fn program(&mut self) -> &mut Program;
+    fn first_program(&mut self) -> &mut Program;
 
-    fn step(&mut self) -> Result<()>;
+    /// Runs a step on this data and waits for it.
+    fn run_step(&mut self, data: &[Data<'_>]) -> Result<()>;
 }
 
 impl Profile {
-    /// Profiles the program of `subject` by running its steps.
-    pub(crate) fn collect(subject: &mut dyn Profiled, options: ProfileOptions) -> Result<Self> {
+    /// Profiles the program of `subject` by running its steps, all on the same data.
+    pub(crate) fn collect(
+        subject: &mut dyn Profiled,
+        data: &[Data<'_>],
+        options: ProfileOptions,
+    ) -> Result<Self> {
         let ProfileOptions { steps, warm_up, name, roof } = options;
         if steps == 0 {
             return Err(Error::new(ErrorKind::Feed, "a profile of no steps").help("time at least one step"));
         }
-        let device = subject.program().device().clone();
+        let device = subject.first_program().device().clone();
         let backend = device.backend();
         if backend.name() == "null" {
             return Err(Error::new(ErrorKind::Device, "the null device runs nothing that could be timed")
@@ -107,21 +113,21 @@ impl Profile {
         }
         let (description, threads) = (device.description(), backend.threads());
         let roof = roof::of(roof, &device);
-        let mut times: Vec<Vec<f64>> = vec![Vec::new(); subject.program().plan().launches.len()];
+        let mut times: Vec<Vec<f64>> = vec![Vec::new(); subject.first_program().plan().launches.len()];
         let (mut whole, mut host, mut traced) = (Vec::new(), Vec::new(), Vec::new());
-        subject.program().set_profiling(true);
+        subject.first_program().set_profiling(true);
         for number in 0..warm_up + steps {
             let began = Instant::now();
-            let outcome = subject.step();
+            let outcome = subject.run_step(data);
             let took = began.elapsed();
             if outcome.is_err() {
-                subject.program().set_profiling(false);
+                subject.first_program().set_profiling(false);
             }
             outcome?;
             if number < warm_up {
                 continue;
             }
-            let spans = subject.program().spans();
+            let spans = subject.first_program().spans();
             spans.iter().for_each(|span| times[span.launch].push(span.took.as_secs_f64()));
             let kernels: Duration = spans.iter().map(|span| span.took).sum();
             whole.push(took.as_secs_f64());
@@ -130,17 +136,17 @@ impl Profile {
                 traced.push(TracedStep { began, took, spans: spans.to_vec() });
             }
         }
-        subject.program().set_profiling(false);
+        subject.first_program().set_profiling(false);
         let mut overlapped = Vec::new();
-        if subject.program().plan().launches.iter().any(|launch| launch.kernel.is_collective()) {
+        if subject.first_program().plan().launches.iter().any(|launch| launch.kernel.is_collective()) {
             // The first step is not counted, because the ranks come to it at different times.
             for number in 0..=steps {
                 let began = Instant::now();
-                subject.step()?;
+                subject.run_step(data)?;
                 overlapped.extend((number > 0).then(|| began.elapsed().as_secs_f64()));
             }
         }
-        let program = subject.program();
+        let program = subject.first_program();
         let target = backend.target().in_precision(device.precision());
         let measured = |(launch, times): (LaunchView<'_>, &mut Vec<f64>)| {
             let cost = launch.cost();

@@ -181,7 +181,7 @@ impl<const K: usize, R> Infer<K, R> {
         let data = data.feed();
         self.select(&data)?;
         let options = options.into().or_named("a forward program");
-        Profile::collect(&mut Fed { infer: self, data: &data }, options)
+        Profile::collect(self, &data, options)
     }
 }
 
@@ -388,18 +388,12 @@ fn compiled(base: &Base, mut traced: Traced) -> Result<Program> {
     base.compile(graph)
 }
 
-/// Program that runs each step on the same data.
-struct Fed<'d, const K: usize, R> {
-    infer: &'d mut Infer<K, R>,
-    data: &'d [Data<'d>],
-}
-
-impl<const K: usize, R> Profiled for Fed<'_, K, R> {
-    fn program(&mut self) -> &mut Program {
-        &mut self.infer.lanes[0].program
+impl<const K: usize, R> Profiled for Infer<K, R> {
+    fn first_program(&mut self) -> &mut Program {
+        &mut self.lanes[0].program
     }
 
-    fn step(&mut self) -> Result<()> {
-        self.infer.queue(self.data)?.result()
+    fn run_step(&mut self, data: &[Data<'_>]) -> Result<()> {
+        self.queue(data)?.result()
     }
 }

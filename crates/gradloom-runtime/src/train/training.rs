@@ -748,7 +748,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         let data = data.feed();
         self.select(&data)?;
         let options = options.into().or_named("a training step");
-        Profile::collect(&mut Fed { train: self, data: &data }, options)
+        Profile::collect(self, &data, options)
     }
 
     /// Writes the parameters and states of the model to a safetensors file; see [`Session::save`].
@@ -832,18 +832,12 @@ fn scalars(
     }
 }
 
-/// Program that runs each step on the same data.
-struct Fed<'d, M: Module, const N: usize> {
-    train: &'d mut Train<M, N>,
-    data: &'d [Data<'d>],
-}
-
-impl<M: Module, const N: usize> Profiled for Fed<'_, M, N> {
-    fn program(&mut self) -> &mut Program {
-        &mut self.train.lanes[0].program
+impl<M: Module, const N: usize> Profiled for Train<M, N> {
+    fn first_program(&mut self) -> &mut Program {
+        &mut self.lanes[0].program
     }
 
-    fn step(&mut self) -> Result<()> {
-        self.train.step_with(self.data)?.result()
+    fn run_step(&mut self, data: &[Data<'_>]) -> Result<()> {
+        self.step_with(data)?.result()
     }
 }
