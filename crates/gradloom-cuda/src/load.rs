@@ -11,7 +11,6 @@ use super::graph::{Building, Replayed};
 use super::kernels::Text;
 use super::memory::on_device;
 use super::options::Mode;
-use super::pending::Stagings;
 use super::program::CudaProgram;
 use gradloom_codegen::cuda::exchange::{BEGIN, RESULTS};
 use gradloom_codegen::cuda::{Collective, CudaUnit, Member, Parameter, Replay, ReplayNode, Work};
@@ -21,7 +20,7 @@ use gradloom_core::ir::Graph;
 use gradloom_core::plan::Plan;
 use gradloom_device::content::StoreMemory;
 use gradloom_device::memory::{Allocate, Memory, counted};
-use gradloom_device::queue::{Regions, Results, host_launches};
+use gradloom_device::queue::{Regions, Results, Stagings, host_launches, table};
 use gradloom_device::spans::Spans as Times;
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -101,7 +100,7 @@ impl CudaProgram {
             tables,
             bound: Vec::new(),
             uploads: 0,
-            stagings: Arc::new(Stagings::new(gpu, results)),
+            stagings: Arc::new(Stagings::new(results)),
             runs: 0,
             in_flight: VecDeque::new(),
             unique: texts.iter().map(|(source, _)| source).collect::<HashSet<_>>().len(),
@@ -177,22 +176,6 @@ fn call(
             Some(Call::Collective(CollectiveCall { op, elements, dtypes, reads: parameters, writes }))
         }
     })
-}
-
-/// Creates a kernel's table of numbers on the device.
-fn table(numbers: &[u32], with: Allocate<'_>) -> Result<Memory> {
-    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-    match with(bytes.len() as u64) {
-        Some(memory) => {
-            memory.write(0, &bytes)?;
-            Ok(memory)
-        }
-        None => Err(Error::new(
-            ErrorKind::Device,
-            format!("no memory for {} bytes of tables on the GPU", bytes.len()),
-        )
-        .help("make the batch or the context smaller")),
-    }
 }
 
 /// Builds an executable graph of calls. Each call waits until the calls that `edges` lists for it are done.

@@ -7,48 +7,14 @@ use super::memory::HostBuffer;
 use gradloom_core::error::Result;
 use gradloom_device::backend::{Finished, Pending};
 use gradloom_device::cancel::Stop;
-use gradloom_device::queue::Results;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use gradloom_device::queue::Stagings;
+use std::sync::Arc;
 use std::task::{Poll, Waker};
-
-/// Host memory for the results of a program's steps.
-#[derive(Debug)]
-pub(super) struct Stagings {
-    gpu: Arc<Gpu>,
-    results: Results,
-    free: Mutex<Vec<HostBuffer>>,
-    readbacks: AtomicUsize,
-}
-
-impl Stagings {
-    pub(super) fn new(gpu: &Arc<Gpu>, results: Results) -> Self {
-        Self { gpu: Arc::clone(gpu), results, free: Mutex::default(), readbacks: AtomicUsize::new(0) }
-    }
-
-    pub(super) fn results(&self) -> &Results {
-        &self.results
-    }
-
-    /// Returns memory for the results of a step. It may still be in use by an earlier step whose results are
-    /// not needed, because steps run in order.
-    pub(super) fn take(&self) -> Result<HostBuffer> {
-        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        free.map_or_else(|| HostBuffer::new(&self.gpu, self.results.bytes(), "results"), Ok)
-    }
-
-    fn put_back(&self, staging: HostBuffer) {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner).push(staging);
-    }
-
-    pub(super) fn readbacks(&self) -> usize {
-        self.readbacks.load(Ordering::Relaxed)
-    }
-}
 
 #[derive(Debug)]
 pub(super) struct PendingStep {
-    stagings: Arc<Stagings>,
+    gpu: Arc<Gpu>,
+    stagings: Arc<Stagings<HostBuffer>>,
     run: u64,
     /// Host memory for the results; `None` once they were read.
     staging: Option<HostBuffer>,
@@ -59,8 +25,15 @@ pub(super) struct PendingStep {
 
 impl PendingStep {
     /// Creates a pending step whose results are written to `staging`.
-    pub(super) fn new(stagings: &Arc<Stagings>, run: u64, staging: HostBuffer, end: Arc<Mark>) -> Self {
-        Self { stagings: Arc::clone(stagings), run, staging: Some(staging), end, wakers: Vec::new() }
+    pub(super) fn new(
+        gpu: &Arc<Gpu>,
+        stagings: &Arc<Stagings<HostBuffer>>,
+        run: u64,
+        staging: HostBuffer,
+        end: Arc<Mark>,
+    ) -> Self {
+        let (gpu, stagings) = (Arc::clone(gpu), Arc::clone(stagings));
+        Self { gpu, stagings, run, staging: Some(staging), end, wakers: Vec::new() }
     }
 }
 
@@ -75,16 +48,16 @@ impl Pending for PendingStep {
         }
         if !self.wakers.iter().any(|known| known.will_wake(waker)) {
             self.wakers.push(waker.clone());
-            self.stagings.gpu.poller.watch(&self.end, waker);
+            self.gpu.poller.watch(&self.end, waker);
         }
         Poll::Pending
     }
 
     fn wait(mut self: Box<Self>) -> Result<Finished> {
-        self.stagings.readbacks.fetch_add(1, Ordering::Relaxed);
+        self.stagings.begin_read();
         self.end.wait(Stop::default())?;
         let staging = self.staging.take().expect("it is read once");
-        let finished = self.stagings.results.finished(staging.bytes());
+        let finished = self.stagings.results().finished(staging.bytes());
         self.stagings.put_back(staging);
         finished
     }

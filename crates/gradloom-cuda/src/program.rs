@@ -6,12 +6,12 @@ use super::driver::Call;
 use super::exchange::Exchange;
 use super::gpu::{Gpu, Mark};
 use super::graph::Replayed;
-use super::memory::{CudaMemory, on_device};
+use super::memory::{CudaMemory, HostBuffer, on_device};
 use super::nvtx;
-use super::pending::{PendingStep, Stagings};
+use super::pending::PendingStep;
 use gradloom_codegen::cuda::{Member, Replay};
 use gradloom_codegen::step::{Owner, Status};
-use gradloom_core::error::{ErrorKind, Result};
+use gradloom_core::error::Result;
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::Access;
 use gradloom_core::plan::{Plan, Region, Role, Totals};
@@ -19,7 +19,9 @@ use gradloom_device::backend::{Pending, Queued, Resident, Work};
 use gradloom_device::cancel::Stop;
 use gradloom_device::elements::{Elements, zeroed};
 use gradloom_device::memory::{DeviceMemory as _, Memory, counted};
-use gradloom_device::queue::{HostLaunch, HostSpan, Regions, STATUS_BYTES, STEP_BYTES, check_window};
+use gradloom_device::queue::{
+    HostLaunch, HostSpan, Regions, STATUS_BYTES, STEP_BYTES, Stagings, check_window,
+};
 use gradloom_device::spans::{LaunchSpan, Spans};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -53,7 +55,7 @@ pub(super) struct CudaProgram {
     pub(super) bound: Vec<(usize, Arc<Memory>)>,
     /// Number of times that input data was copied from the host.
     pub(super) uploads: usize,
-    pub(super) stagings: Arc<Stagings>,
+    pub(super) stagings: Arc<Stagings<HostBuffer>>,
     pub(super) runs: u64,
     /// Ends of the steps in flight, oldest first.
     pub(super) in_flight: VecDeque<Arc<Mark>>,
@@ -119,10 +121,7 @@ impl CudaProgram {
             Ok(words)
         };
         let operands: Vec<Vec<u64>> = host.reads.iter().map(read).collect::<Result<_>>()?;
-        host.call(&self.memory, &operands).map_err(|error| match error.kind() {
-            ErrorKind::Trap => self.stagings.results().at(&self.plan.launches[host.launch], error),
-            _ => error,
-        })
+        host.call(&self.memory, self.stagings.results(), &operands)
     }
 
     /// Clears the words of the status that belong to a single step.
@@ -179,7 +178,8 @@ impl Queued for CudaProgram {
             self.poison()?;
         }
         self.exchange.set_scalars(&self.scalars);
-        let staging = self.stagings.take()?;
+        // It may still be in use by an earlier step whose results are not needed, because steps run in order.
+        let staging = self.stagings.take(|bytes| HostBuffer::new(&self.gpu, bytes, "results"))?;
         self.exchange.hand_over(&self.plan, &self.memory, &staging, kept.is_empty())?;
         for (input, tensor) in &self.bound {
             let (to, start) = self.place(*input);
@@ -229,7 +229,7 @@ impl Queued for CudaProgram {
         self.runs += 1;
         let end = Arc::new(self.gpu.mark()?);
         self.in_flight.push_back(Arc::clone(&end));
-        Ok(Box::new(PendingStep::new(&self.stagings, run, staging, end)))
+        Ok(Box::new(PendingStep::new(&self.gpu, &self.stagings, run, staging, end)))
     }
 
     fn work(&self) -> Work {

@@ -5,7 +5,6 @@
 
 use super::gpu::Gpu;
 use super::memory::on_device;
-use super::pending::Stagings;
 use super::pipelines::{Pipeline, refused};
 use super::program::{Ready, WgpuProgram, early_submissions, encode};
 use gradloom_codegen::step::{Owner, host_steps, pause};
@@ -15,7 +14,7 @@ use gradloom_core::ir::Graph;
 use gradloom_core::plan::Plan;
 use gradloom_device::content::StoreMemory;
 use gradloom_device::memory::{Allocate, counted};
-use gradloom_device::queue::{BoundBytes, Regions, Results, Tables, bound_bytes, host_launches};
+use gradloom_device::queue::{BoundBytes, Regions, Results, Stagings, Tables, bound_bytes, host_launches};
 use gradloom_device::spans::Spans;
 use std::collections::{HashSet, VecDeque};
 use std::num::NonZeroU64;
@@ -87,7 +86,7 @@ impl WgpuProgram {
             changed_scalars: Vec::new(),
             bound: Vec::new(),
             uploads: 0,
-            stagings: Arc::new(Stagings::new(gpu, results)),
+            stagings: Arc::new(Stagings::new(results)),
             runs: 0,
             in_flight: VecDeque::new(),
             unique: texts.iter().map(|(_, dispatch)| &dispatch.source).collect::<HashSet<_>>().len(),

@@ -3,27 +3,28 @@
 //! in between, the commands before it are submitted first.
 
 use super::gpu::Gpu;
-use super::host_launch;
-use super::memory::on_device;
-use super::pending::{PendingStep, Stagings};
+use super::memory::{on_device, staging};
+use super::pending::PendingStep;
 use super::pipelines::Pipeline;
 use super::timestamps::{Timed, Timestamps, add_spans};
 use gradloom_codegen::step::Owner;
-use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::error::Result;
 use gradloom_core::kernel::Access;
 use gradloom_core::plan::{Plan, Region, Role};
 use gradloom_device::backend::{Pending, Queued, Resident, Work};
 use gradloom_device::cancel::Stop;
 use gradloom_device::elements::Elements;
 use gradloom_device::memory::{Memory, counted};
-use gradloom_device::queue::{HostLaunch, Regions, STATUS_BYTES, STEP_BYTES};
+use gradloom_device::queue::{HostLaunch, Regions, STATUS_BYTES, STEP_BYTES, Stagings};
 use gradloom_device::spans::{LaunchSpan, Spans};
 use std::collections::VecDeque;
 use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
-use wgpu::{BindGroup, CommandEncoder, CommandEncoderDescriptor, ComputePassDescriptor, SubmissionIndex};
+use wgpu::{
+    BindGroup, Buffer, CommandEncoder, CommandEncoderDescriptor, ComputePassDescriptor, SubmissionIndex,
+};
 
 /// Maximum number of steps in flight, enough for the device never to wait for the host.
 const IN_FLIGHT: usize = 4;
@@ -69,7 +70,7 @@ pub(super) struct WgpuProgram {
     pub(super) bound: Vec<(usize, Arc<Memory>)>,
     /// Number of times that input data was copied from the host.
     pub(super) uploads: usize,
-    pub(super) stagings: Arc<Stagings>,
+    pub(super) stagings: Arc<Stagings<Buffer>>,
     pub(super) runs: u64,
     /// Submissions of the steps in flight, oldest first.
     pub(super) in_flight: VecDeque<SubmissionIndex>,
@@ -125,15 +126,6 @@ fn copy(encoder: &mut CommandEncoder, from: (&Memory, usize), to: (&Memory, usiz
 }
 
 impl WgpuProgram {
-    /// Runs an op on the host; see [`host_launch::run`].
-    pub(super) fn run_on_host(&self, host: &HostLaunch, encoder: CommandEncoder) -> Result<CommandEncoder> {
-        let failed = |error: Error| match error.kind() {
-            ErrorKind::Trap => self.stagings.results().at(&self.plan.launches[host.launch], error),
-            _ => error,
-        };
-        host_launch::run(host, &self.gpu, &self.memory, encoder).map_err(failed)
-    }
-
     fn extra_bytes(&self) -> u64 {
         (STATUS_BYTES + self.table_bytes) as u64
     }
@@ -201,7 +193,7 @@ impl Queued for WgpuProgram {
             first = cut;
         }
         encode(&mut encoder, &self.steps[first..self.pause], first, timestamps);
-        let staging = self.stagings.take()?;
+        let staging = self.stagings.take(|bytes| staging(&self.gpu, bytes))?;
         for (output, tensor) in kept {
             let access = &self.plan.outputs[*output].1;
             let buffer = &self.plan.buffers[self.plan.buffer_of[&access.buffer]];
@@ -240,7 +232,7 @@ impl Queued for WgpuProgram {
             }
             self.timestamps = Some(timestamps);
         }
-        Ok(Box::new(PendingStep::new(&self.stagings, run, staging, submission)))
+        Ok(Box::new(PendingStep::new(&self.gpu, &self.stagings, run, staging, submission)))
     }
 
     fn work(&self) -> Work {

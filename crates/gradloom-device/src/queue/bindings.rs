@@ -27,10 +27,7 @@ impl Tables {
         let mut all = Vec::new();
         for bound in shaders.flat_map(|shader| &shader.dispatch.bindings) {
             if let Bound::Table(numbers) = bound {
-                let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-                let table = allocate(with, bytes.len() as u64, "tables")?;
-                table.write(0, &bytes)?;
-                all.push(table);
+                all.push(table(numbers, with)?);
             }
         }
         Ok(Self(all))
@@ -45,6 +42,17 @@ impl Tables {
     pub fn iter(&self) -> impl Iterator<Item = &Memory> {
         self.0.iter()
     }
+}
+
+/// Allocates and fills the memory of a table.
+///
+/// # Errors
+/// Returns an error if there is not enough memory, or the device is lost.
+pub fn table(numbers: &[u32], with: Allocate<'_>) -> Result<Memory> {
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    let table = allocate(with, bytes.len() as u64, "tables")?;
+    table.write(0, &bytes)?;
+    Ok(table)
 }
 
 /// Returns the byte ranges of a kernel's bindings. Takes the kernel's tables from the iterator.

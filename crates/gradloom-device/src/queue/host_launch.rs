@@ -3,7 +3,7 @@
 //! In: the plan of a step. Out: for each such launch, the bytes of its operands and results, and a method to
 //! call the op. Invariant: results are written only if the op succeeds.
 
-use super::Regions;
+use super::{Regions, Results};
 use crate::host::run_on_host;
 use crate::memory::counted;
 use crate::outcome::trap;
@@ -97,19 +97,20 @@ pub fn host_launches(
 }
 
 impl HostLaunch {
-    /// Calls the op and writes its results.
+    /// Calls the op and writes its results. `results` are those of the program.
     ///
     /// # Errors
     /// Returns an error if the op fails (a trap), the device is lost, or there is not enough memory.
-    pub fn call(&self, memory: &Regions, operands: &[Vec<u64>]) -> Result<()> {
-        let mut results: Vec<Vec<u64>> = self.writes.iter().map(Span::on_host).collect::<Result<_>>()?;
+    pub fn call(&self, memory: &Regions, results: &Results, operands: &[Vec<u64>]) -> Result<()> {
+        let mut values: Vec<Vec<u64>> = self.writes.iter().map(Span::on_host).collect::<Result<_>>()?;
         let reads = self.reads.iter().zip(operands);
         let reads = reads.map(|(span, words)| (span.dtype, words.as_ptr().cast(), span.elements));
-        let writes = self.writes.iter().zip(&mut results);
+        let writes = self.writes.iter().zip(&mut values);
         let writes = writes.map(|(span, words)| (span.dtype, words.as_mut_ptr().cast(), span.elements));
         // SAFETY: each vector holds at least the bytes of its span, initialized and aligned to 8 bytes.
-        unsafe { run_on_host(&*self.op, reads, writes) }.map_err(trap)?;
-        for (span, words) in self.writes.iter().zip(&results) {
+        let done = unsafe { run_on_host(&*self.op, reads, writes) };
+        done.map_err(|message| results.at(self.launch, trap(message)))?;
+        for (span, words) in self.writes.iter().zip(&values) {
             let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
             bytes.truncate(span.length());
             if !bytes.is_empty() {

@@ -108,13 +108,14 @@ impl Results {
             Verdict::Committed => Ok(Outcome::Committed),
             Verdict::NotFinite(guard) => Ok(Outcome::NotFinite { guard: self.plan.guards[guard].0.clone() }),
             Verdict::Trapped { launch, position, index, bound } => {
-                Err(self.trapped(&self.plan.launches[launch], position, index, bound))
+                Err(self.trapped(launch, position, index, bound))
             }
         }
     }
 
     /// Returns the error of a trap, with the position in the user's source.
-    fn trapped(&self, launch: &Launch, position: usize, index: i32, bound: usize) -> Error {
+    fn trapped(&self, number: usize, position: usize, index: i32, bound: usize) -> Error {
+        let launch = &self.plan.launches[number];
         let window = |window: &Access, whole: &Access| {
             let (window, whole) = (&window.layout.shape, &whole.layout.shape);
             format!(
@@ -143,12 +144,12 @@ impl Results {
             }
             false => trap(message),
         };
-        self.at(launch, error)
+        self.at(number, error)
     }
 
-    /// Adds the launch's position in the user's source to an error of the launch.
-    pub fn at(&self, launch: &Launch, error: Error) -> Error {
-        let op = &self.graph.ops[launch.op];
+    /// Adds a launch's position in the user's source to an error of the launch.
+    pub(super) fn at(&self, launch: usize, error: Error) -> Error {
+        let op = &self.graph.ops[self.plan.launches[launch].op];
         match self.graph.origin(op) {
             Some(origin) => error.at(origin.clone(), op.kind.name()),
             None => error.note(format!("in `{}`", op.kind.name())),
