@@ -14,13 +14,14 @@ use gradloom_core::ir::Graph;
 use gradloom_core::plan::Plan;
 use gradloom_device::content::StoreMemory;
 use gradloom_device::memory::{Allocate, counted};
-use gradloom_device::queue::{BoundBytes, Regions, Results, Stagings, Tables, bound_bytes, host_launches};
+use gradloom_device::queue::{Regions, Results, Stagings, Tables, bound_bytes, host_launches};
 use gradloom_device::spans::Spans;
 use std::collections::{HashSet, VecDeque};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use wgpu::{
-    BindGroup, BindGroupDescriptor, BindGroupEntry, BindingResource, BufferBinding, CommandEncoderDescriptor,
+    BindGroup, BindGroupDescriptor, BindGroupEntry, BindingResource, Buffer, BufferBinding,
+    CommandEncoderDescriptor,
 };
 
 impl WgpuProgram {
@@ -53,7 +54,10 @@ impl WgpuProgram {
         let mut ready = Vec::with_capacity(shaders.len());
         for (shader, pipeline) in shaders.iter().zip(pipelines) {
             let places = bound_bytes(shader, &memory, &mut next_table);
-            let bindings = gpu.validated(|| bind(gpu, &pipeline, &shader.dispatch.label, &places));
+            let places = places
+                .iter()
+                .map(|place| (&on_device(place.memory).buffer, place.start as u64, place.bytes as u64));
+            let bindings = gpu.validated(|| bind(gpu, &pipeline, Some(&shader.dispatch.label), places));
             let bindings = bindings.map_err(|error| refused(shader, &error))?;
             let workgroups = shader.dispatch.workgroups;
             ready.push(Ready { owner: shader.owner, pipeline, bindings, workgroups });
@@ -114,18 +118,20 @@ fn invalid(gpu: &Gpu, all: &[Ready]) -> Option<(usize, wgpu::Error)> {
     all.chunks(1).enumerate().find_map(|(i, one)| Some((i, tried(one)?)))
 }
 
-/// Creates the bind group of a shader. The bind group keeps its buffers alive.
-fn bind(gpu: &Gpu, pipeline: &Pipeline, label: &str, places: &[BoundBytes<'_>]) -> BindGroup {
-    let mut entries = Vec::with_capacity(places.len());
-    for (i, place) in places.iter().enumerate() {
-        let buffer = &on_device(place.memory).buffer;
-        let size = NonZeroU64::new(place.bytes as u64);
-        let binding = BufferBinding { buffer, offset: place.start as u64, size };
-        entries.push(BindGroupEntry { binding: i as u32, resource: BindingResource::Buffer(binding) });
-    }
-    gpu.device.create_bind_group(&BindGroupDescriptor {
-        label: Some(label),
-        layout: &pipeline.bindings,
-        entries: &entries,
-    })
+/// Creates the bind group of a shader from the buffer, start and size of each binding. The bind group keeps
+/// its buffers alive.
+pub(super) fn bind<'a>(
+    gpu: &Gpu,
+    pipeline: &Pipeline,
+    label: Option<&str>,
+    places: impl Iterator<Item = (&'a Buffer, u64, u64)>,
+) -> BindGroup {
+    let entry = |(binding, (buffer, offset, bytes))| {
+        let size = NonZeroU64::new(bytes);
+        let resource = BindingResource::Buffer(BufferBinding { buffer, offset, size });
+        BindGroupEntry { binding, resource }
+    };
+    let entries: Vec<BindGroupEntry<'_>> = (0..).zip(places).map(entry).collect();
+    let descriptor = BindGroupDescriptor { label, layout: &pipeline.bindings, entries: &entries };
+    gpu.device.create_bind_group(&descriptor)
 }

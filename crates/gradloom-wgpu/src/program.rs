@@ -207,7 +207,7 @@ impl Queued for WgpuProgram {
         }
         encode(&mut encoder, &self.steps[self.pause..], self.pause, timestamps);
         if let Some(timestamps) = timestamps {
-            timestamps.resolve(&mut encoder);
+            timestamps.queries.resolve(&mut encoder);
         }
         encoder.copy_buffer_to_buffer(status, 0, &staging, 0, STATUS_BYTES as u64);
         if !self.host.is_empty() {
@@ -219,7 +219,7 @@ impl Queued for WgpuProgram {
         self.in_flight.push_back(submission.clone());
         // Take the timestamps, so that they are dropped and not used again if reading fails.
         if let Some(timestamps) = self.timestamps.take() {
-            let times = timestamps.read(&self.gpu, submission.clone())?;
+            let times = timestamps.queries.read(&self.gpu, submission.clone())?;
             self.step_time = times.last().copied().filter(|_| self.times_steps);
             if timestamps.timed == Timed::Dispatches {
                 let launch = |step: &Ready| match step.owner {

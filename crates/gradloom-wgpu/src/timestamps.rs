@@ -23,10 +23,56 @@ pub(super) enum Timed {
     Step,
 }
 
-pub(super) struct Timestamps {
-    queries: QuerySet,
+/// Timestamp queries of the device, and the memory from which their times are read.
+pub(super) struct Queries {
+    pub(super) set: QuerySet,
     resolved: Buffer,
     staging: Buffer,
+}
+
+impl Queries {
+    /// Creates `count` queries, on a device that supports them.
+    ///
+    /// # Errors
+    /// Returns an error if there is no memory for them.
+    pub(super) fn new(gpu: &Gpu, count: usize) -> Result<Self> {
+        let descriptor = QuerySetDescriptor { label: None, ty: QueryType::Timestamp, count: count as u32 };
+        let usage = BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC;
+        let resolved = gpu
+            .buffer("gradloom timestamps", 8 * count, usage)
+            .ok_or_else(|| Error::new(ErrorKind::Device, "no memory for timestamps on the GPU"))?;
+        Ok(Self {
+            set: gpu.device.create_query_set(&descriptor),
+            resolved,
+            staging: staging(gpu, 8 * count)?,
+        })
+    }
+
+    /// Copies the timestamps to the staging buffer, after all were written.
+    pub(super) fn resolve(&self, encoder: &mut CommandEncoder) {
+        let bytes = self.staging.size();
+        encoder.resolve_query_set(&self.set, 0..(bytes / 8) as u32, &self.resolved, 0);
+        encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.staging, 0, bytes);
+    }
+
+    /// Waits for a submission and returns its times relative to the first one. After an error, the queries
+    /// must not be used again.
+    ///
+    /// # Errors
+    /// Returns an error if the device is lost.
+    pub(super) fn read(&self, gpu: &Gpu, submission: SubmissionIndex) -> Result<Vec<Duration>> {
+        let period = f64::from(gpu.queue.get_timestamp_period());
+        let words = |bytes: &[u8]| -> Vec<u64> {
+            bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("8 bytes"))).collect()
+        };
+        let (times, _) = Download::new(self.staging.clone(), submission).read(gpu, words)?;
+        let since = |time: u64| Duration::from_nanos((time.saturating_sub(times[0]) as f64 * period) as u64);
+        Ok(times.iter().map(|&time| since(time)).collect())
+    }
+}
+
+pub(super) struct Timestamps {
+    pub(super) queries: Queries,
     pub(super) timed: Timed,
     dispatches: usize,
 }
@@ -43,13 +89,7 @@ impl Timestamps {
         if !can || dispatches == 0 || count > QUERIES {
             return Ok(None);
         }
-        let descriptor = QuerySetDescriptor { label: None, ty: QueryType::Timestamp, count: count as u32 };
-        let usage = BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC;
-        let resolved = gpu
-            .buffer("gradloom timestamps", 8 * count, usage)
-            .ok_or_else(|| Error::new(ErrorKind::Device, "no memory for timestamps on the GPU"))?;
-        let queries = gpu.device.create_query_set(&descriptor);
-        Ok(Some(Self { queries, resolved, staging: staging(gpu, 8 * count)?, timed, dispatches }))
+        Ok(Some(Self { queries: Queries::new(gpu, count)?, timed, dispatches }))
     }
 
     /// Records the time in a pass at point `at`: 0 is before the first dispatch, 1 after it, and so on.
@@ -60,32 +100,7 @@ impl Timestamps {
             Timed::Step if at == self.dispatches => 1,
             Timed::Step => return,
         };
-        pass.write_timestamp(&self.queries, query as u32);
-    }
-
-    /// Copies the timestamps to the staging buffer, at the end of a step.
-    pub(super) fn resolve(&self, encoder: &mut CommandEncoder) {
-        encoder.resolve_query_set(&self.queries, 0..self.count() as u32, &self.resolved, 0);
-        encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.staging, 0, 8 * self.count() as u64);
-    }
-
-    fn count(&self) -> usize {
-        self.staging.size() as usize / 8
-    }
-
-    /// Waits for a step and returns its times relative to the first one. After an error, the queries must not
-    /// be used again.
-    ///
-    /// # Errors
-    /// Returns an error if the device is lost.
-    pub(super) fn read(&self, gpu: &Gpu, submission: SubmissionIndex) -> Result<Vec<Duration>> {
-        let period = f64::from(gpu.queue.get_timestamp_period());
-        let words = |bytes: &[u8]| -> Vec<u64> {
-            bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("8 bytes"))).collect()
-        };
-        let (times, _) = Download::new(self.staging.clone(), submission).read(gpu, words)?;
-        let since = |time: u64| Duration::from_nanos((time.saturating_sub(times[0]) as f64 * period) as u64);
-        Ok(times.iter().map(|&time| since(time)).collect())
+        pass.write_timestamp(&self.queries.set, query as u32);
     }
 }
 

@@ -6,8 +6,9 @@
 //! from those of the first choice is not timed.
 
 use super::super::gpu::Gpu;
+use super::super::load::bind;
 use super::super::pipelines::Pipeline;
-use super::clock::Clock;
+use super::super::timestamps::Queries;
 use super::values::{Values, agree};
 use gradloom_codegen::wgsl::tuning::Alone;
 use gradloom_codegen::wgsl::{Dispatch, Operands};
@@ -15,8 +16,7 @@ use gradloom_core::error::Result;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wgpu::{
-    BindGroup, BindGroupDescriptor, BindGroupEntry, BindingResource, BufferBinding, CommandEncoderDescriptor,
-    ComputePassDescriptor,
+    BindGroup, CommandEncoderDescriptor, ComputePassDescriptor, ComputePassTimestampWrites, Features,
 };
 
 /// Duration of the warm-up, during which a device raises the clock rate that it lowers when idle.
@@ -34,7 +34,7 @@ const HOPELESS: u32 = 3;
 /// A kernel on a device.
 pub(super) struct Bench {
     gpu: Arc<Gpu>,
-    clock: Option<Clock>,
+    clock: Option<Queries>,
     ready: Vec<Ready>,
 }
 
@@ -68,13 +68,18 @@ impl Bench {
         let mut pipelines = gpu.pipelines.get(&gpu, &dispatches, |_, error| error)?.into_iter();
         gpu.check()?;
         let values = Values::new(&gpu, &all)?;
-        let clock = Clock::new(&gpu)?;
+        let has_clock = gpu.device.features().contains(Features::TIMESTAMP_QUERY);
+        let clock = has_clock.then(|| Queries::new(&gpu, 2)).transpose()?;
         let mut bench = Self { gpu, clock, ready: Vec::new() };
         let mut first: Option<Vec<f32>> = None;
         for (i, alone) in all.iter().enumerate() {
             let dispatches = alone.dispatches.iter().map(|dispatch| {
                 let pipeline = pipelines.next().expect("a pipeline for each dispatch");
-                let bindings = bind(&bench.gpu, &pipeline, &values, &alone.operands, dispatch);
+                let places = dispatch.bindings.iter().map(|bound| {
+                    let (memory, range) = values.place(&alone.operands, bound);
+                    (&memory.buffer, range.start, (range.end - range.start).next_multiple_of(4))
+                });
+                let bindings = bind(&bench.gpu, &pipeline, None, places);
                 Encodable { pipeline, bindings, workgroups: dispatch.workgroups }
             });
             let dispatches = dispatches.collect();
@@ -128,7 +133,11 @@ impl Bench {
     fn time(&self, choice: usize, repeats: u32) -> Result<Duration> {
         let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
         {
-            let timestamp_writes = self.clock.as_ref().map(Clock::ends);
+            let timestamp_writes = self.clock.as_ref().map(|clock| ComputePassTimestampWrites {
+                query_set: &clock.set,
+                beginning_of_pass_write_index: Some(0),
+                end_of_pass_write_index: Some(1),
+            });
             let mut pass =
                 encoder.begin_compute_pass(&ComputePassDescriptor { label: None, timestamp_writes });
             for _ in 0..repeats {
@@ -147,7 +156,7 @@ impl Bench {
         let began = Instant::now();
         let submission = self.gpu.queue.submit([commands]);
         let took = match &self.clock {
-            Some(clock) => clock.read(&self.gpu, submission)?,
+            Some(clock) => clock.read(&self.gpu, submission)?[1],
             None => {
                 self.gpu.wait(submission)?;
                 began.elapsed()
@@ -156,22 +165,4 @@ impl Bench {
         self.gpu.check()?;
         Ok(took / repeats)
     }
-}
-
-fn bind(
-    gpu: &Gpu,
-    pipeline: &Pipeline,
-    values: &Values,
-    operands: &Operands,
-    dispatch: &Dispatch,
-) -> BindGroup {
-    let entry = |(binding, bound)| {
-        let (memory, range) = values.place(operands, bound);
-        let size = std::num::NonZeroU64::new((range.end - range.start).next_multiple_of(4));
-        let resource = BufferBinding { buffer: &memory.buffer, offset: range.start, size };
-        BindGroupEntry { binding, resource: BindingResource::Buffer(resource) }
-    };
-    let entries: Vec<BindGroupEntry<'_>> = (0..).zip(&dispatch.bindings).map(entry).collect();
-    let descriptor = BindGroupDescriptor { label: None, layout: &pipeline.bindings, entries: &entries };
-    gpu.device.create_bind_group(&descriptor)
 }

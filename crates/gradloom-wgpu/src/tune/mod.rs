@@ -7,7 +7,6 @@
 //! valid; a failure never prevents a program from being compiled, but may leave the rule's choice in use or
 //! cause another measurement.
 
-mod clock;
 mod file;
 mod measure;
 mod values;
