@@ -2,7 +2,7 @@
 //!
 //! In: an elementwise op, its operand's dtype and an instruction set. Out: a [`MapFn`].
 
-use super::map::{Map1, Map2, Map3, MapFn, map1, map2, map3};
+use super::map::{CHUNK, Map1, Map2, Map3, MapFn, map1, map2, map3};
 use crate::{InstructionSet, math};
 use gradloom_codegen::cpu::functions::{MapOp, low_bits};
 use gradloom_codegen::cpu::lanes::BinaryInst::{
@@ -15,6 +15,7 @@ use gradloom_codegen::cpu_functions;
 use gradloom_core::ir::DType::{self, BF16, Bool, F16, F32, I32, I64, U8, U32};
 use gradloom_core::ir::half;
 use gradloom_core::ir::{BinaryOp, CompareOp, UnaryOp};
+use std::mem::MaybeUninit;
 
 /// Returns the loop that computes an op.
 ///
@@ -37,39 +38,25 @@ pub(crate) fn function(op: MapOp, level: InstructionSet) -> MapFn {
 
 /// Creates the loop of a function written inline: `function!(level, (a: f32) -> f32 { -a })`.
 macro_rules! function {
-    ($level:expr, ($a:ident: $A:ty) -> $R:ty { $($body:tt)* }) => {{
+    (@ $level:expr, $Map:ident, $map:ident, [$($T:ident $a:ident: $A:ty),*], $R:ty, $body:block) => {{
         struct Function;
-        impl Map1 for Function {
-            type A = $A;
+        impl $Map for Function {
+            $(type $T = $A;)*
             type R = $R;
             #[inline(always)]
-            fn apply($a: $A) -> $R { $($body)* }
+            fn apply($($a: $A),*) -> $R $body
         }
-        map1::<Function>($level)
+        $map::<Function>($level)
     }};
-    ($level:expr, ($a:ident: $A:ty, $b:ident: $B:ty) -> $R:ty { $($body:tt)* }) => {{
-        struct Function;
-        impl Map2 for Function {
-            type A = $A;
-            type B = $B;
-            type R = $R;
-            #[inline(always)]
-            fn apply($a: $A, $b: $B) -> $R { $($body)* }
-        }
-        map2::<Function>($level)
-    }};
-    ($level:expr, ($a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty) -> $R:ty { $($body:tt)* }) => {{
-        struct Function;
-        impl Map3 for Function {
-            type A = $A;
-            type B = $B;
-            type C = $C;
-            type R = $R;
-            #[inline(always)]
-            fn apply($a: $A, $b: $B, $c: $C) -> $R { $($body)* }
-        }
-        map3::<Function>($level)
-    }};
+    ($level:expr, ($a:ident: $A:ty) -> $R:ty $body:block) => {
+        function!(@ $level, Map1, map1, [A $a: $A], $R, $body)
+    };
+    ($level:expr, ($a:ident: $A:ty, $b:ident: $B:ty) -> $R:ty $body:block) => {
+        function!(@ $level, Map2, map2, [A $a: $A, B $b: $B], $R, $body)
+    };
+    ($level:expr, ($a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty) -> $R:ty $body:block) => {
+        function!(@ $level, Map3, map3, [A $a: $A, B $b: $B, C $c: $C], $R, $body)
+    };
 }
 
 /// Creates the loop of one row of the table.
@@ -103,11 +90,18 @@ macro_rules! row_loop {
                 $function(a)
             }
             #[inline(always)]
-            fn is_rare(a: f32) -> bool {
-                a.abs() >= math::LARGE_ANGLE
-            }
-            fn rare(a: f32) -> f32 {
-                $scalar(a)
+            fn chunk(angles: &[f32; CHUNK], results: &mut [MaybeUninit<f32>; CHUNK]) {
+                let mut any_large = false;
+                for (result, &a) in results.iter_mut().zip(angles) {
+                    any_large |= a.abs() >= math::LARGE_ANGLE;
+                    result.write(Self::apply(a));
+                }
+                if any_large {
+                    let all = results.iter_mut().zip(angles);
+                    for (result, &a) in all.filter(|(_, a)| a.abs() >= math::LARGE_ANGLE) {
+                        result.write($scalar(a));
+                    }
+                }
             }
         }
         map1::<Function>($level)

@@ -63,74 +63,7 @@ pub(crate) type MapFn =
     unsafe fn(rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: ResultRows);
 
 /// Number of elements of a chunk: four of the widest vectors.
-const CHUNK: usize = 4 * WIDEST;
-
-/// A function of one element.
-///
-/// `chunk` is a method, here and below, rather than a function, because the compiler's early inlining, which
-/// loses the fact that references do not overlap, cannot resolve a method.
-pub(super) trait Map1: 'static {
-    type A: Copy + Default;
-    type R: Copy;
-    /// Computes the result without branches.
-    fn apply(a: Self::A) -> Self::R;
-    /// Returns `true` if [`Map1::apply`] is wrong for this element.
-    #[inline(always)]
-    fn is_rare(_: Self::A) -> bool {
-        false
-    }
-    /// Computes the result for a rare element, possibly slowly.
-    fn rare(a: Self::A) -> Self::R {
-        Self::apply(a)
-    }
-    #[inline(always)]
-    fn chunk(a: &[Self::A; CHUNK], results: &mut [MaybeUninit<Self::R>; CHUNK]) {
-        let mut any_rare = false;
-        for (result, &a) in results.iter_mut().zip(a) {
-            any_rare |= Self::is_rare(a);
-            result.write(Self::apply(a));
-        }
-        if any_rare {
-            for (result, &a) in results.iter_mut().zip(a).filter(|(_, a)| Self::is_rare(**a)) {
-                result.write(Self::rare(a));
-            }
-        }
-    }
-}
-
-/// A function of two elements.
-pub(super) trait Map2: 'static {
-    type A: Copy + Default;
-    type B: Copy + Default;
-    type R: Copy;
-    fn apply(a: Self::A, b: Self::B) -> Self::R;
-    #[inline(always)]
-    fn chunk(a: &[Self::A; CHUNK], b: &[Self::B; CHUNK], results: &mut [MaybeUninit<Self::R>; CHUNK]) {
-        for ((result, &a), &b) in results.iter_mut().zip(a).zip(b) {
-            result.write(Self::apply(a, b));
-        }
-    }
-}
-
-/// A function of three elements.
-pub(super) trait Map3: 'static {
-    type A: Copy + Default;
-    type B: Copy + Default;
-    type C: Copy + Default;
-    type R: Copy;
-    fn apply(a: Self::A, b: Self::B, c: Self::C) -> Self::R;
-    #[inline(always)]
-    fn chunk(
-        a: &[Self::A; CHUNK],
-        b: &[Self::B; CHUNK],
-        c: &[Self::C; CHUNK],
-        results: &mut [MaybeUninit<Self::R>; CHUNK],
-    ) {
-        for (((result, &a), &b), &c) in results.iter_mut().zip(a).zip(b).zip(c) {
-            result.write(Self::apply(a, b, c));
-        }
-    }
-}
+pub(super) const CHUNK: usize = 4 * WIDEST;
 
 /// A chunk of elements, aligned to a cache line.
 #[repr(align(64))]
@@ -252,65 +185,58 @@ macro_rules! for_each_chunk {
     };
 }
 
-/// # Safety
-/// Same as [`MapFn`].
-#[inline(always)]
-unsafe fn map1_body<F: Map1>(
-    rows: usize,
-    columns: usize,
-    operands: &[Operand; OPERANDS],
-    target: ResultRows,
-) {
-    for_each_chunk!(rows, columns, target: F::R, [a: F::A = operands[0], padded], F::chunk);
-}
+/// Defines a trait of functions of some elements, and the [`MapFn`] of such a function: its body, and the
+/// body compiled for an instruction set.
+macro_rules! maps {
+    ($(
+        $(#[$meta:meta])*
+        $Map:ident, $map:ident = $body:ident:
+        [$($A:ident $a:ident = $operand:literal, $padded:ident),*], $each:pat => $result:ident;
+    )*) => {$(
+        $(#[$meta])*
+        pub(super) trait $Map: 'static {
+            $(type $A: Copy + Default;)*
+            type R: Copy;
+            /// Computes the result without branches.
+            fn apply($($a: Self::$A),*) -> Self::R;
+            /// Computes a chunk of results. This is a method rather than a function, because the compiler's
+            /// early inlining, which loses the fact that references do not overlap, cannot resolve a method.
+            #[inline(always)]
+            fn chunk($($a: &[Self::$A; CHUNK],)* results: &mut [MaybeUninit<Self::R>; CHUNK]) {
+                for $each in results.iter_mut()$(.zip($a))* {
+                    $result.write(Self::apply($($a),*));
+                }
+            }
+        }
 
-/// # Safety
-/// Same as [`MapFn`].
-#[inline(always)]
-unsafe fn map2_body<F: Map2>(
-    rows: usize,
-    columns: usize,
-    operands: &[Operand; OPERANDS],
-    target: ResultRows,
-) {
-    for_each_chunk!(
-        rows, columns, target: F::R,
-        [a: F::A = operands[0], padded_a, b: F::B = operands[1], padded_b],
-        F::chunk
-    );
-}
+        /// # Safety
+        /// Same as [`MapFn`].
+        #[inline(always)]
+        unsafe fn $body<F: $Map>(
+            rows: usize,
+            columns: usize,
+            operands: &[Operand; OPERANDS],
+            target: ResultRows,
+        ) {
+            for_each_chunk!(
+                rows, columns, target: F::R, [$($a: F::$A = operands[$operand], $padded),*], F::chunk
+            );
+        }
 
-/// # Safety
-/// Same as [`MapFn`].
-#[inline(always)]
-unsafe fn map3_body<F: Map3>(
-    rows: usize,
-    columns: usize,
-    operands: &[Operand; OPERANDS],
-    target: ResultRows,
-) {
-    for_each_chunk!(
-        rows, columns, target: F::R,
-        [a: F::A = operands[0], padded_a, b: F::B = operands[1], padded_b, c: F::C = operands[2], padded_c],
-        F::chunk
-    );
+        multiversion! {
+            /// Returns the [`MapFn`] of a function.
+            pub(super) fn $map<F: $Map>(
+                rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: ResultRows
+            ) = $body, up to AVX2;
+        }
+    )*};
 }
-
-multiversion! {
-    /// Applies a function of one element; a [`MapFn`].
-    pub(super) fn map1<F: Map1>(
-        rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: ResultRows
-    ) = map1_body, up to AVX2;
-}
-multiversion! {
-    /// Applies a function of two elements; a [`MapFn`].
-    pub(super) fn map2<F: Map2>(
-        rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: ResultRows
-    ) = map2_body, up to AVX2;
-}
-multiversion! {
-    /// Applies a function of three elements; a [`MapFn`].
-    pub(super) fn map3<F: Map3>(
-        rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: ResultRows
-    ) = map3_body, up to AVX2;
+maps! {
+    /// A function of one element.
+    Map1, map1 = map1_body: [A a = 0, padded], (result, &a) => result;
+    /// A function of two elements.
+    Map2, map2 = map2_body: [A a = 0, padded_a, B b = 1, padded_b], ((result, &a), &b) => result;
+    /// A function of three elements.
+    Map3, map3 = map3_body:
+        [A a = 0, padded_a, B b = 1, padded_b, C c = 2, padded_c], (((result, &a), &b), &c) => result;
 }
