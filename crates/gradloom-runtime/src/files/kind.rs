@@ -100,19 +100,8 @@ impl FileKind {
     /// Returns `true` if the first bytes determine the kind with certainty. A file of tokens or other numbers
     /// does not begin with them by chance.
     pub fn is_certain(self) -> bool {
-        matches!(
-            self,
-            Self::Safetensors
-                | Self::Gguf
-                | Self::Ggml
-                | Self::TorchZip
-                | Self::TorchPickle
-                | Self::Npz
-                | Self::Npy
-                | Self::Keras
-                | Self::Zip
-                | Self::Hdf5
-        )
+        use FileKind::{Ggml, Gguf, Hdf5, Keras, Npy, Npz, Safetensors, TorchPickle, TorchZip, Zip};
+        [Safetensors, Gguf, Ggml, TorchZip, TorchPickle, Npz, Npy, Keras, Zip, Hdf5].contains(&self)
     }
 
     /// Returns `true` if a file of this kind can be read as text.
@@ -122,64 +111,60 @@ impl FileKind {
 
     /// Returns the steps that convert a file of this kind to one that gradloom can read.
     pub fn remedy(self) -> &'static str {
+        self.texts().1
+    }
+
+    /// Returns the kind's name and its remedy.
+    fn texts(self) -> (&'static str, &'static str) {
         match self {
-            Self::Empty => "get the file once more: nothing of it arrived",
-            Self::TorchZip | Self::TorchPickle => {
-                "convert it in Python: read it by torch.load, and write its tensors by save_file of \
-                 safetensors.torch"
-            }
-            Self::Npz | Self::Npy => {
-                "convert it in Python: read it by numpy.load, and write its arrays by save_file of \
-                 safetensors.numpy"
-            }
-            Self::Hdf5 | Self::Keras => {
-                "convert it in Python: read it by Keras or h5py, and write its weights by save_file of \
-                 safetensors.numpy"
-            }
-            Self::Pickle => {
+            Self::Empty => ("empty", "get the file once more: nothing of it arrived"),
+            Self::Safetensors => ("a safetensors file", CHECK),
+            Self::Gguf => ("a GGUF file", CHECK),
+            Self::Ggml => (
+                "a GGML file, the form before GGUF",
+                "convert the model once more, by a llama.cpp that writes GGUF",
+            ),
+            Self::TorchZip => ("a zip archive of PyTorch's torch.save", LOAD_BY_TORCH),
+            Self::TorchPickle => ("pickles of PyTorch's torch.save before version 1.6", LOAD_BY_TORCH),
+            Self::Pickle => (
+                "a Python pickle",
                 "convert it in Python: read it by the program that wrote it, and write its tensors by \
-                 save_file of safetensors.numpy"
-            }
-            Self::Ggml => "convert the model once more, by a llama.cpp that writes GGUF",
-            Self::Onnx | Self::TensorFlowLite => {
-                "export the model that it was made of as safetensors, which has the weights by name"
-            }
-            Self::Zip | Self::Tar | Self::Packed(_) => "unpack it first",
-            Self::LfsPointer => "get the file itself: git lfs pull",
-            Self::Html => "get the file itself: this is the page of a web site",
-            Self::Safetensors | Self::Gguf | Self::Json | Self::Text | Self::Other => {
-                "check that this is the file you meant"
-            }
+                 save_file of safetensors.numpy",
+            ),
+            Self::Npz => ("a NumPy archive (.npz)", LOAD_BY_NUMPY),
+            Self::Npy => ("a NumPy array (.npy)", LOAD_BY_NUMPY),
+            Self::Keras => ("a Keras archive (.keras)", LOAD_BY_KERAS),
+            Self::Zip => ("a zip archive", UNPACK),
+            Self::Hdf5 => ("an HDF5 file", LOAD_BY_KERAS),
+            Self::Tar => ("a tar archive", UNPACK),
+            Self::Packed(by) => (by, UNPACK),
+            Self::Onnx => ("an ONNX model", EXPORT),
+            Self::TensorFlowLite => ("a TensorFlow Lite model", EXPORT),
+            Self::LfsPointer => ("a pointer of Git LFS", "get the file itself: git lfs pull"),
+            Self::Html => ("a web page (HTML)", "get the file itself: this is the page of a web site"),
+            Self::Json => ("JSON", CHECK),
+            Self::Text => ("text", CHECK),
+            Self::Other => ("of no kind that is known here", CHECK),
         }
     }
 }
 
+// Remedies for several kinds.
+const CHECK: &str = "check that this is the file you meant";
+const EXPORT: &str = "export the model that it was made of as safetensors, which has the weights by name";
+const LOAD_BY_KERAS: &str = "convert it in Python: read it by Keras or h5py, and write its weights by \
+                             save_file of safetensors.numpy";
+const LOAD_BY_NUMPY: &str = "convert it in Python: read it by numpy.load, and write its arrays by save_file \
+                             of safetensors.numpy";
+const LOAD_BY_TORCH: &str = "convert it in Python: read it by torch.load, and write its tensors by save_file \
+                             of safetensors.torch";
+const UNPACK: &str = "unpack it first";
+
 /// Prints the kind with its article: `a NumPy archive (.npz)`.
 impl fmt::Display for FileKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Empty => "empty",
-            Self::Safetensors => "a safetensors file",
-            Self::Gguf => "a GGUF file",
-            Self::Ggml => "a GGML file, the form before GGUF",
-            Self::TorchZip => "a zip archive of PyTorch's torch.save",
-            Self::TorchPickle => "pickles of PyTorch's torch.save before version 1.6",
-            Self::Pickle => "a Python pickle",
-            Self::Npz => "a NumPy archive (.npz)",
-            Self::Npy => "a NumPy array (.npy)",
-            Self::Keras => "a Keras archive (.keras)",
-            Self::Zip => "a zip archive",
-            Self::Hdf5 => "an HDF5 file",
-            Self::Tar => "a tar archive",
-            Self::Packed(by) => return write!(f, "packed by {by}"),
-            Self::Onnx => "an ONNX model",
-            Self::TensorFlowLite => "a TensorFlow Lite model",
-            Self::LfsPointer => "a pointer of Git LFS",
-            Self::Html => "a web page (HTML)",
-            Self::Json => "JSON",
-            Self::Text => "text",
-            Self::Other => "of no kind that is known here",
-        })
+        let packed = if matches!(self, Self::Packed(_)) { "packed by " } else { "" };
+        write!(f, "{packed}{}", self.texts().0)
     }
 }
 
