@@ -95,7 +95,7 @@ pub(crate) struct DataSource {
 }
 
 /// Hyperparameters and devices of the training.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Training {
     pub(crate) steps: u64,
     pub(crate) batch: usize,
@@ -194,14 +194,8 @@ impl Settings {
                 weight_decay: 0.1,
                 clip: 1.0,
                 seed: options.seed.unwrap_or(0),
-                device: None,
-                adapter: None,
-                precision: None,
-                tune: None,
-                threads: None,
-                memory_budget: None,
                 eval_every: (steps / 20).max(LEAST_EVAL_EVERY),
-                save_every: None,
+                ..Training::default()
             },
         };
         if let Some(given) = &options.tokenizer {
@@ -236,20 +230,15 @@ impl Settings {
     /// Applies and checks the options that may change when a run is resumed.
     pub(crate) fn change(&mut self, options: &Options) -> Result<()> {
         let training = &mut self.training;
-        set(&mut training.steps, options.steps);
-        set(&mut training.batch, options.batch);
-        set(&mut training.lr, options.lr);
-        set(&mut training.warmup, options.warmup);
-        set(&mut training.weight_decay, options.weight_decay);
-        set(&mut training.clip, options.clip);
-        set(&mut training.eval_every, options.eval_every);
-        training.save_every = options.save_every.or(training.save_every);
+        macro_rules! change {
+            ($($set:ident)*; $($optional:ident)*) => {
+                $(set(&mut training.$set, options.$set);)*
+                $(training.$optional = options.$optional.clone().or(training.$optional.take());)*
+            };
+        }
+        change!(steps batch lr warmup weight_decay clip eval_every; adapter precision tune threads save_every);
         let of_gpus = world::gpus().map(|_| DeviceName::Cuda);
         training.device = options.device.or(of_gpus).or(training.device);
-        training.adapter = options.adapter.clone().or(training.adapter.take());
-        training.precision = options.precision.or(training.precision);
-        training.tune = options.tune.or(training.tune);
-        training.threads = options.threads.or(training.threads);
         if let Some(Size(bytes)) = options.memory_budget {
             training.memory_budget = (bytes > 0).then_some(bytes);
         }
