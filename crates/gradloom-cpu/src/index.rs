@@ -1,9 +1,10 @@
 //! Reads and writes at positions that are data: rows selected by index, and windows by their start.
 //!
-//! In: launches of `Gather`, `Scatter`, `DynamicSlice`, `DynamicUpdateSlice` and `WriteRegion`, with operands in
-//! any strided layouts. Out: kernels. Invariant: every index is checked before anything is written (except
+//! In: launches of `Gather`, `Scatter`, `DynamicSlice`, `DynamicUpdateSlice` and `WriteRegion`, with operands
+//! in any strided layouts. Out: kernels. Invariant: every index is checked before anything is written (except
 //! those of a `Distinct` scatter, which drops updates out of range), so a [`Trap`] leaves an operand that the
-//! result overwrites unchanged. Its message contains the first index out of range, its position and the range.
+//! result overwrites unchanged. Its message contains the first index out of range, its position and the
+//! range.
 
 mod gather;
 mod indices;
