@@ -5,7 +5,7 @@ use super::gpu::Gpu;
 use super::memory::CudaMemory;
 use super::options::{CudaOptions, Mode};
 use super::program::CudaProgram;
-use gradloom_codegen::cuda::CudaUnit;
+use gradloom_codegen::cuda::CudaKernel;
 use gradloom_codegen::pipeline::{Code, Limits, Precision, Target};
 use gradloom_core::error::Result;
 use gradloom_core::fuse::Fused;
@@ -114,7 +114,7 @@ impl Backend for CudaBackend {
         store: &StoreMemory,
         allocate: Allocate<'_>,
     ) -> Result<Loaded> {
-        let units = code.get::<Vec<CudaUnit>>()?;
+        let units = code.get::<Vec<CudaKernel>>()?;
         let program = CudaProgram::load(&self.gpu, graph, plan, units, store, allocate, self.mode)?;
         Ok(Loaded::Queued(Box::new(program)))
     }

@@ -13,7 +13,7 @@ use super::memory::on_device;
 use super::options::Mode;
 use super::program::CudaProgram;
 use gradloom_codegen::cuda::exchange::{BEGIN, RESULTS};
-use gradloom_codegen::cuda::{Collective, CudaUnit, Member, Parameter, Replay, ReplayNode, Work};
+use gradloom_codegen::cuda::{Collective, CudaKernel, Member, Parameter, Replay, ReplayNode, Work};
 use gradloom_codegen::step::Owner;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Graph;
@@ -34,7 +34,7 @@ impl CudaProgram {
         gpu: &Arc<Gpu>,
         graph: &Arc<Graph>,
         plan: &Arc<Plan>,
-        units: &[CudaUnit],
+        units: &[CudaKernel],
         store: &StoreMemory,
         with: Allocate<'_>,
         mode: Mode,
@@ -43,7 +43,7 @@ impl CudaProgram {
         let own = [(BEGIN, "begin"), (RESULTS, "results")];
         let (blamed, texts): (Vec<Option<Owner>>, Vec<Text<'_>>) = units
             .iter()
-            .filter_map(|unit| match &unit.kernel.work {
+            .filter_map(|unit| match &unit.work {
                 Work::Function { name, source, .. } => {
                     Some((Some(unit.owner), (source.as_str(), name.as_str())))
                 }
@@ -63,7 +63,7 @@ impl CudaProgram {
         let mut tables = Vec::new();
         let mut calls: Vec<Option<Call>> = Vec::with_capacity(units.len());
         for unit in units {
-            let function = matches!(unit.kernel.work, Work::Function { .. }).then(|| functions.next());
+            let function = matches!(unit.work, Work::Function { .. }).then(|| functions.next());
             let call = call(gpu, unit, function.flatten(), &memory, &mut tables, with);
             calls.push(call.map_err(|error| unit.owner.blame(plan, graph, error))?);
         }
@@ -123,13 +123,12 @@ impl CudaProgram {
 /// Returns the call for a kernel of the plan; `None` for a kernel without work.
 fn call(
     gpu: &Arc<Gpu>,
-    unit: &CudaUnit,
+    kernel: &CudaKernel,
     function: Option<Function>,
     memory: &Regions,
     tables: &mut Vec<Memory>,
     with: Allocate<'_>,
 ) -> Result<Option<Call>> {
-    let kernel = &unit.kernel;
     let mut parameters = Vec::with_capacity(kernel.parameters.len() + 1);
     for parameter in &kernel.parameters {
         parameters.push(match parameter {

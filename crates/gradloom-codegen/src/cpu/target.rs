@@ -38,7 +38,7 @@ impl Dialect for Cpu {
         let (mut texts, mut compiler) = (Vec::new(), CpuCompiler::new(source.target.machine));
         for (owner, launch) in launches(source.plan) {
             let made = compiler.launch(launch).texts(launch);
-            texts.extend(made.iter().map(|(label, made)| Text::new(owner, source.plan, label, made)));
+            texts.extend(made.into_iter().map(|(label, made)| Text::new(owner, source.plan, &label, made)));
         }
         Ok(texts)
     }

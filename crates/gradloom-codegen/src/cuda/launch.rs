@@ -3,6 +3,7 @@
 use super::place::place;
 use crate::collective::Collective;
 use crate::library::LibraryProduct;
+use crate::step::Owner;
 use gradloom_core::kernel::Access;
 use gradloom_core::plan::{Plan, Region};
 use std::ops::Range;
@@ -10,6 +11,8 @@ use std::ops::Range;
 /// Kernel of a launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CudaKernel {
+    /// Part of the program to which the kernel belongs.
+    pub owner: Owner,
     /// Human-readable description of the computation.
     pub label: String,
     /// Function or library product that the kernel runs.

@@ -27,4 +27,4 @@ pub(crate) use place::Addresses;
 pub use print::print;
 pub use replay::{Cut, Member, REUSE_DISTANCE, Replay, ReplayNode, Shape};
 pub(crate) use target::Cuda;
-pub use units::{CudaUnit, units};
+pub use units::units;

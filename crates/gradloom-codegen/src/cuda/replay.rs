@@ -4,8 +4,7 @@
 //! that respects the dependencies; launches on the host run between segments, each of which is a graph.
 
 use super::exchange::{COUNTER_BYTES, Payload};
-use super::launch::{Span, Work};
-use super::units::CudaUnit;
+use super::launch::{CudaKernel, Span, Work};
 use crate::edges::{Touches, edges};
 use crate::simt::custom::on_host;
 use crate::step::{Owner, STEP_WORDS, host_steps};
@@ -88,18 +87,18 @@ pub struct Replay {
 
 impl Replay {
     /// Creates the replay of a plan and its [`units`](super::units).
-    pub fn new(plan: &Plan, graph: &Graph, units: &[CudaUnit]) -> Self {
+    pub fn new(plan: &Plan, graph: &Graph, units: &[CudaKernel]) -> Self {
         // Skip kernels without workgroups, which are not launched.
-        let runs = |unit: &CudaUnit| !matches!(unit.kernel.work, Work::Function { groups: 0, .. });
-        let of_step = |unit: &CudaUnit| !matches!(unit.owner, Owner::Hoisted(_));
+        let runs = |unit: &CudaKernel| !matches!(unit.work, Work::Function { groups: 0, .. });
+        let of_step = |unit: &CudaKernel| !matches!(unit.owner, Owner::Hoisted(_));
         let step = units.iter().enumerate().filter(|(_, unit)| of_step(unit) && runs(unit));
-        let planned: Vec<(usize, &CudaUnit)> = step.collect();
+        let planned: Vec<(usize, &CudaKernel)> = step.collect();
         let owners: Vec<Owner> = planned.iter().map(|(_, unit)| unit.owner).collect();
         let commits =
             |owner: &Owner| matches!(owner, Owner::Launch(launch) if *launch >= plan.first_commit());
         let pause = owners.iter().position(commits).unwrap_or(owners.len());
 
-        let is_product = |unit: &CudaUnit| matches!(unit.kernel.work, Work::Product(_));
+        let is_product = |unit: &CudaKernel| matches!(unit.work, Work::Product(_));
         let own = |member, touches| ReplayNode { member, unit: None, touches, gains: false, is_light: false };
         let mut nodes = vec![own(Member::Begin, taken_over(plan))];
         nodes.extend(planned.iter().map(|(number, unit)| ReplayNode {
@@ -243,8 +242,8 @@ impl fmt::Display for Replay {
 
 /// Returns `true` if a kernel benefits from starting before the preceding ones are done: it loads operands in
 /// the meantime, or has so few blocks that it occupies little and allows its successors to start.
-fn gains(unit: &CudaUnit) -> bool {
-    match unit.kernel.work {
+fn gains(unit: &CudaKernel) -> bool {
+    match unit.work {
         Work::Function { loads_early, groups, .. } => loads_early || groups <= FEW_BLOCKS,
         Work::Product(_) | Work::Collective(_) => false,
     }
@@ -254,9 +253,9 @@ fn gains(unit: &CudaUnit) -> bool {
 /// early. On an H200, norms that start early make the next token of 64 texts 3% faster. But for 16 tokens of
 /// a prompt, whose attention consists of two parallel kernels, they increase the time from 0.83 ms to 1.20
 /// ms.
-fn is_light(unit: &CudaUnit, plan: &Plan) -> bool {
+fn is_light(unit: &CudaKernel, plan: &Plan) -> bool {
     let is_loop = |launch: usize| matches!(plan.launches[launch].kernel, Kernel::Loop(_));
-    let has_many = matches!(unit.kernel.work, Work::Function { groups, .. } if groups > FEW_BLOCKS);
+    let has_many = matches!(unit.work, Work::Function { groups, .. } if groups > FEW_BLOCKS);
     has_many && matches!(unit.owner, Owner::Launch(launch) if is_loop(launch))
 }
 
@@ -276,8 +275,8 @@ fn whole(plan: &Plan, buffer: usize) -> (usize, Range<u64>) {
 }
 
 /// Returns the memory that a kernel of the plan accesses.
-fn touches(unit: &CudaUnit) -> Touches {
-    let spans = &unit.kernel.spans;
+fn touches(unit: &CudaKernel) -> Touches {
+    let spans = &unit.spans;
     let place = |span: &Span| match span {
         Span::Memory(region, range) => (*region as usize, range.clone()),
         Span::Workspace(range) => (WORKSPACE, range.clone()),
@@ -295,7 +294,7 @@ fn touches(unit: &CudaUnit) -> Touches {
     } else if spans.traps || spans.gated {
         touches.reads.push((STATUS, verdict));
     }
-    if matches!(unit.kernel.work, Work::Collective(_)) {
+    if matches!(unit.work, Work::Collective(_)) {
         touches.writes.push((CONNECTION, 0..1));
     }
     touches

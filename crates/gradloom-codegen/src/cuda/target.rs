@@ -1,9 +1,9 @@
 //! NVIDIA GPUs with CUDA as a target.
 
-use super::{Addresses, CudaUnit, REUSE_DISTANCE, Replay, Work, units};
+use super::{Addresses, CudaKernel, REUSE_DISTANCE, Replay, Work, units};
 use crate::kernels::{self, Program};
 use crate::lower::{self, Pass};
-use crate::pipeline::{Code, Dialect, Source, Text, common};
+use crate::pipeline::{Code, Dialect, Source, Text, comment, common};
 use gradloom_core::error::Result;
 
 /// Target that generates CUDA C kernels and library products.
@@ -22,9 +22,9 @@ impl Dialect for Cuda {
         REUSE_DISTANCE
     }
 
-    /// Returns code that contains a `Vec<CudaUnit>`.
+    /// Returns code that contains a `Vec<CudaKernel>`.
     fn code(&self, source: &Source<'_>) -> Result<Code> {
-        Ok(Code::new::<Vec<CudaUnit>>(units(source.plan, source.graph, source.cuts)?))
+        Ok(Code::new::<Vec<CudaKernel>>(units(source.plan, source.graph, source.cuts)?))
     }
 
     fn kernels(&self, source: &Source<'_>) -> Result<Vec<Text>> {
@@ -34,20 +34,13 @@ impl Dialect for Cuda {
     }
 
     fn texts(&self, source: &Source<'_>) -> Result<Vec<Text>> {
-        let text = |CudaUnit { owner, kernel }: &CudaUnit| {
-            let library;
+        let text = |kernel: &CudaKernel| {
             let text = match &kernel.work {
-                Work::Function { source, .. } => source,
-                Work::Product(product) => {
-                    library = format!("// {product}\n");
-                    &library
-                }
-                Work::Collective(collective) => {
-                    library = format!("// {collective}\n");
-                    &library
-                }
+                Work::Function { source, .. } => source.clone(),
+                Work::Product(product) => comment(product),
+                Work::Collective(collective) => comment(collective),
             };
-            Text::new(*owner, source.plan, &kernel.label, text)
+            Text::new(kernel.owner, source.plan, &kernel.label, text)
         };
         Ok(units(source.plan, source.graph, source.cuts)?.iter().map(text).collect())
     }

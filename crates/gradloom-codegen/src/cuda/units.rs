@@ -17,40 +17,30 @@ use gradloom_core::ir::{DType, Graph};
 use gradloom_core::plan::{ALIGNMENT, Plan, Region};
 use std::ops::Range;
 
-/// Kernel, with the part of the program to which it belongs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CudaUnit {
-    /// Part of the program to which the kernel belongs.
-    pub owner: Owner,
-    /// The kernel.
-    pub kernel: CudaKernel,
-}
-
 /// Returns the kernels of a plan: first those that run only once, then those of a step in order, with the
 /// guards between its phases. Launches that run on the host have none.
 ///
 /// # Errors
 /// Returns an error if an op has no kernel for GPUs, or a launch exceeds the range of 32-bit indices.
-pub fn units(plan: &Plan, graph: &Graph, cuts: &Cuts) -> Result<Vec<CudaUnit>> {
+pub fn units(plan: &Plan, graph: &Graph, cuts: &Cuts) -> Result<Vec<CudaKernel>> {
     let addresses = Addresses { plan, limits: &Limits::cuda(), cuts };
     let units = kernels::units(Program { plan, graph }, &addresses)?;
     Ok(units.iter().flat_map(|unit| printed(unit, plan)).collect())
 }
 
-fn printed(unit: &Unit<Operands>, plan: &Plan) -> Vec<CudaUnit> {
+fn printed(unit: &Unit<Operands>, plan: &Plan) -> Vec<CudaKernel> {
     let first = match unit.owner {
         Owner::Launch(number) => plan.scratch[number],
         Owner::Hoisted(_) | Owner::Guards => 0,
     };
     let scratch = first + unit.scratch.start..first + unit.scratch.end;
-    let kernels = match &unit.work {
+    match &unit.work {
         kernels::Work::Kernels(kernels) => {
             kernels.iter().map(|kernel| function(kernel, unit, scratch.clone())).collect()
         }
-        kernels::Work::Library(product) => vec![library(product, &unit.operands, scratch, plan)],
-        kernels::Work::Collective(collective) => vec![connected(collective, &unit.operands, plan)],
-    };
-    kernels.into_iter().map(|kernel| CudaUnit { owner: unit.owner, kernel }).collect()
+        kernels::Work::Library(product) => vec![library(product, unit, scratch, plan)],
+        kernels::Work::Collective(collective) => vec![connected(collective, unit, plan)],
+    }
 }
 
 /// Prints a kernel as a function.
@@ -80,6 +70,7 @@ fn function(kernel: &Kernel, unit: &Unit<Operands>, scratch: Range<u64>) -> Cuda
     let is_early = |role: Role| matches!(role, Role::Operand(read) if reads[read].is_early);
     let (source, loads_early) = print(kernel, &name, unit.owner.number(), &is_early);
     CudaKernel {
+        owner: unit.owner,
         label: kernel.label.clone(),
         parameters,
         spans,
@@ -102,7 +93,8 @@ fn first_element(plan: &Plan, Operand { access, .. }: &Operand) -> Parameter {
 
 /// Returns the kernel of a collective op. Operands that are next to each other in memory, as are their
 /// results, are summed as one, because a library handles few large operands faster than many small ones.
-fn connected(collective: &Collective, Operands { reads, writes, .. }: &Operands, plan: &Plan) -> CudaKernel {
+fn connected(collective: &Collective, unit: &Unit<Operands>, plan: &Plan) -> CudaKernel {
+    let Operands { reads, writes, .. } = &unit.operands;
     let spans = |operands: &[Operand]| operands.iter().flat_map(|operand| operand.spans.clone()).collect();
     let first = |operand: &Operand| match first_element(plan, operand) {
         Parameter::Memory(region, offset) => (region, offset),
@@ -129,6 +121,7 @@ fn connected(collective: &Collective, Operands { reads, writes, .. }: &Operands,
     }
     let addresses = parts.iter().map(|part| part.read).chain(parts.iter().map(|part| part.write));
     CudaKernel {
+        owner: unit.owner,
         label: collective.op.name().to_string(),
         parameters: addresses.map(|(region, offset)| Parameter::Memory(region, offset)).collect(),
         work: Work::Collective(Collective {
@@ -169,8 +162,8 @@ impl Part {
 }
 
 /// Returns the kernel of a library product.
-fn library(product: &LibraryProduct, operands: &Operands, scratch: Range<u64>, plan: &Plan) -> CudaKernel {
-    let Operands { reads, writes, .. } = operands;
+fn library(product: &LibraryProduct, unit: &Unit<Operands>, scratch: Range<u64>, plan: &Plan) -> CudaKernel {
+    let Operands { reads, writes, .. } = &unit.operands;
     let first = |operand: &Operand| first_element(plan, operand);
     // The span is the whole buffer, because the library may read zeros after an operand and write after the
     // result.
@@ -184,6 +177,7 @@ fn library(product: &LibraryProduct, operands: &Operands, scratch: Range<u64>, p
         ..Spans::default()
     };
     CudaKernel {
+        owner: unit.owner,
         label: "dot".to_string(),
         parameters: reads[..2]
             .iter()

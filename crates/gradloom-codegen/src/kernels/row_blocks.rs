@@ -172,7 +172,7 @@ mod tests {
                     Parameter::Memory(_, offset) => Some(*offset),
                     _ => None,
                 };
-                unit.kernel.parameters.iter().filter_map(offset).collect()
+                unit.parameters.iter().filter_map(offset).collect()
             })
             .collect();
         let block = MOST_POSITIONS / columns / 8 * 8;

@@ -137,29 +137,34 @@ pub struct Text {
 
 impl Text {
     /// Creates the text of a kernel that belongs to this part of a plan.
-    pub(crate) fn new(owner: Owner, plan: &Plan, label: &str, source: &str) -> Self {
+    pub(crate) fn new(owner: Owner, plan: &Plan, label: &str, source: String) -> Self {
         let (launch, is_hoisted) = match owner {
             Owner::Hoisted(number) => (number, true),
             Owner::Launch(number) => (number, false),
             Owner::Guards => (plan.first_commit(), false),
         };
-        Self { launch, is_hoisted, label: label.into(), source: source.into() }
+        Self { launch, is_hoisted, label: label.into(), source }
     }
 }
 
 /// Returns the kernels of these units in the language that all GPUs share.
 pub(crate) fn common<O>(units: &[Unit<O>], plan: &Plan) -> Vec<Text> {
     let of_unit = |unit: &Unit<O>| -> Vec<Text> {
-        let text = |label: &str, source: &str| Text::new(unit.owner, plan, label, source);
+        let text = |label: &str, source: String| Text::new(unit.owner, plan, label, source);
         match &unit.work {
             Work::Kernels(kernels) => {
-                kernels.iter().map(|kernel| text(&kernel.label, &kernel.to_string())).collect()
+                kernels.iter().map(|kernel| text(&kernel.label, kernel.to_string())).collect()
             }
-            Work::Library(product) => vec![text("dot", &format!("// {product}\n"))],
-            Work::Collective(collective) => vec![text(collective.op.name(), &format!("// {collective}\n"))],
+            Work::Library(product) => vec![text("dot", comment(product))],
+            Work::Collective(collective) => vec![text(collective.op.name(), comment(collective))],
         }
     };
     units.iter().flat_map(of_unit).collect()
+}
+
+/// Returns the text in place of a kernel that a library computes.
+pub(crate) fn comment(work: &dyn fmt::Display) -> String {
+    format!("// {work}\n")
 }
 
 /// Returns all launches of a plan with their owners, hoisted ones first.

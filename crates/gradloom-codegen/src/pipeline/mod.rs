@@ -12,7 +12,7 @@ pub use crate::kernels::Cuts;
 pub use crate::limits::Limits;
 pub use crate::schedule::precision::Precision;
 pub use dialect::{Code, Text};
-pub(crate) use dialect::{Dialect, Source, common, launches};
+pub(crate) use dialect::{Dialect, Source, comment, common, launches};
 pub use target::Target;
 pub use training::{LOSS, Options, TrainingGraph, differentiate, optimizer_state, training};
 

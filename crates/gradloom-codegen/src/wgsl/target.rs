@@ -44,7 +44,8 @@ impl Dialect for Wgsl {
         let mut texts = Vec::new();
         for unit in units(&source.into())? {
             let all = unit.dispatches.iter();
-            texts.extend(all.map(|made| Text::new(unit.owner, source.plan, &made.label, &made.source)));
+            texts
+                .extend(all.map(|made| Text::new(unit.owner, source.plan, &made.label, made.source.clone())));
         }
         Ok(texts)
     }

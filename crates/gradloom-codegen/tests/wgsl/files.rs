@@ -196,7 +196,7 @@ fn cuda(case: &Case) -> (String, Vec<String>) {
     let mut text = heading(case, &graph);
     let mut sources = Vec::new();
     let shown = made.into_iter().filter(|unit| unit.owner != Owner::Guards || !graph.guards.is_empty());
-    for cuda::CudaUnit { kernel, .. } in shown {
+    for kernel in shown {
         let Work::Function { source, groups, threads, .. } = kernel.work else { panic!("{kernel:?}") };
         write!(text, "\n// {groups} blocks of {threads} threads\n{source}").unwrap();
         sources.push(source);

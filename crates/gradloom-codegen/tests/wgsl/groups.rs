@@ -11,7 +11,7 @@ fn on_cuda(lines: &str) -> Vec<String> {
     let graph = graph(lines);
     let plan = plan_for(&graph, &Target::cuda(Limits::cuda(), Precision::F32));
     let made = cuda::units(&plan, &graph, &Cuts::default()).unwrap_or_else(|error| panic!("{error}"));
-    made.into_iter().filter(|unit| unit.owner != Owner::Guards).map(|unit| unit.kernel.label).collect()
+    made.into_iter().filter(|unit| unit.owner != Owner::Guards).map(|unit| unit.label).collect()
 }
 
 /// In place, scatters are one kernel; a scatter that must copy its state first is separate.
