@@ -13,9 +13,8 @@ use gradloom_core::reference::{Evaluation, HostTensor, Leaves, apply, finish};
 
 /// Runs one step of a fused graph in float64.
 ///
-/// # Errors
-/// Returns the errors of ops as [`evaluate`](gradloom_core::reference::evaluate) does, and an error if a kernel
-/// reads a buffer that was not written.
+/// # Errors Returns the errors of ops as [`evaluate`](gradloom_core::reference::evaluate) does, and an error
+/// if a kernel reads a buffer that was not written.
 ///
 /// # Panics
 /// Panics if an input, parameter or scalar has no value.

@@ -33,8 +33,8 @@ pub fn print(kernel: &Kernel, name: &str, launch: usize, is_early: &dyn Fn(Role)
         }
         _ => false,
     };
-    // Waits for memory that preceding kernels write or read. Reports of faults need not wait, because they may
-    // occur in any order, and kernels that read them wait.
+    // Waits for memory that preceding kernels write or read. Reports of faults need not wait, because they
+    // may occur in any order, and kernels that read them wait.
     let needs_others = |statement: &Stmt| {
         matches!(statement, Stmt::Store(..) | Stmt::StartCopy(_)) || loads(statement, &|role| !is_early(role))
     };

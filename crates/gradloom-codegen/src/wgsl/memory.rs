@@ -159,8 +159,8 @@ impl Printer<'_> {
         (text, bindings)
     }
 
-    /// Returns the finished shader. In its body, `group` is the index of the workgroup, and `local` that of the
-    /// invocation in it.
+    /// Returns the finished shader. In its body, `group` is the index of the workgroup, and `local` that of
+    /// the invocation in it.
     pub(super) fn finish(self) -> Dispatch {
         let Kernel { label, workgroup: size, groups: count, subgroup, .. } = self.kernel;
         let types =

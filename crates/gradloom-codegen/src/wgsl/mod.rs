@@ -1,8 +1,8 @@
 //! Lowering to WGSL compute shaders.
 //!
 //! In: a plan. Out: the shaders of each launch ([`units`]). Shapes are constants in the text, but offsets are
-//! not, unless several values share a binding, so equal layers share pipelines. Invariant: results depend only
-//! on the operands, the shapes, the [`Limits`] and the [`Choices`]; sums are not atomic.
+//! not, unless several values share a binding, so equal layers share pipelines. Invariant: results depend
+//! only on the operands, the shapes, the [`Limits`] and the [`Choices`]; sums are not atomic.
 
 mod alone;
 pub mod attention;

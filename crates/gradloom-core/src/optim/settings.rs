@@ -91,8 +91,8 @@ impl Settings {
             let as_they_came = self.normalize.is_empty() && self.clip_value.is_none();
             let now = if as_they_came { norm } else { norm_of_all(s.builder, &gradients) };
             let max_norm = s.scalar("max_norm");
-            // PyTorch's formula (`clip_grad_norm_`) is g · min(1, max_norm / (norm + 1e-6)). Pascanu, Mikolov,
-            // Bengio, 2013.
+            // PyTorch's formula (`clip_grad_norm_`) is g · min(1, max_norm / (norm + 1e-6)). Pascanu,
+            // Mikolov, Bengio, 2013.
             let safe = s.builder.add_number(now, 1e-6);
             let ratio = s.builder.div(max_norm, safe);
             let one = s.builder.number(1.0);

@@ -34,8 +34,8 @@ const WORTH: usize = 1 << 20;
 pub struct Tuning {
     /// Path of the file in which the choices are stored.
     pub file: PathBuf,
-    /// Number of kernels of programs so far whose choice was read from the file. Each kernel of attention and of its gradient
-    /// counts once for each shape.
+    /// Number of kernels of programs so far whose choice was read from the file. Each kernel of attention and
+    /// of its gradient counts once for each shape.
     pub read: usize,
     /// Number of kernels that were measured.
     pub measured: usize,

@@ -30,9 +30,9 @@ impl Choices {
         self.precision
     }
 
-    /// Sets the choice for a problem, one of its [`candidates`](super::candidates) for the limits that shaders
-    /// are generated for. A program that was already lowered needs the value that it was lowered with, so
-    /// change a copy.
+    /// Sets the choice for a problem, one of its [`candidates`](super::candidates) for the limits that
+    /// shaders are generated for. A program that was already lowered needs the value that it was lowered
+    /// with, so change a copy.
     pub fn insert(&mut self, problem: Problem, choice: Choice) {
         self.measured.insert(problem, choice);
     }

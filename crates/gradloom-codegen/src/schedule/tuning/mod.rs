@@ -1,8 +1,8 @@
 //! Tuning of kernels of which there are several variants.
 //!
 //! In: a lowered program and the limits of a device. Out: its [`Problem`]s, the choices to try for each
-//! ([`candidates`]), and [`Choices`], the value that programs are compiled with. Invariant: each candidate has
-//! valid shaders. A problem contains all that its shaders depend on except for bindings, the epilogues of
+//! ([`candidates`]), and [`Choices`], the value that programs are compiled with. Invariant: each candidate
+//! has valid shaders. A problem contains all that its shaders depend on except for bindings, the epilogues of
 //! products, and the layout of attention's rows.
 
 mod choices;
