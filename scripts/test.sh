@@ -103,7 +103,7 @@ fi
 step "tests"
 if cargo nextest --version >/dev/null 2>&1; then
   # Not the examples: clippy has compiled them.
-  cargo nextest run --workspace --lib --bins --tests --no-fail-fast --status-level fail --final-status-level slow
+  cargo nextest run --workspace --tests --no-fail-fast --status-level fail --final-status-level slow
 else
   cargo test --workspace --all-targets --no-fail-fast
 fi

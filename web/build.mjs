@@ -32,9 +32,12 @@ const args = process.argv.slice(2);
 const option = (name) => (args.includes(name) ? args[args.indexOf(name) + 1] : undefined);
 const wasm = option('--wasm') ?? join(process.env.CARGO_TARGET_DIR ?? at('../target'), 'web');
 const node = (...words) => execFileSync(process.execPath, words, { cwd: at('.'), stdio: 'inherit' });
-const wasmOpt = (features, passes, from, to) => promisify(execFile)(process.execPath, [
-  'node_modules/binaryen/bin/wasm-opt', ...[...FEATURES, ...features].map((name) => `--enable-${name}`), ...passes, from, '-o', to,
-], { cwd: at('.') });
+const wasmOpt = async (features, passes, from, to) => {
+  const enabled = [...FEATURES, ...features].map((name) => `--enable-${name}`);
+  const words = ['node_modules/binaryen/bin/wasm-opt', ...enabled, ...passes, from, '-o', to];
+  const { stderr } = await promisify(execFile)(process.execPath, words, { cwd: at('.') });
+  process.stderr.write(stderr);
+};
 
 node('generate.mjs');
 rmSync(at('dist'), { recursive: true, force: true });

@@ -43,7 +43,7 @@ async function cargo(targetDir, features, flags, triple = TRIPLE) {
   const child = spawn('cargo', args, { cwd: root, env, stdio: ['ignore', 'pipe', 'inherit'] });
   const [stdout, [status]] = await Promise.all([text(child.stdout), once(child, 'close')]);
   // Cargo has said why.
-  if (status !== 0) process.exit(status ?? 1);
+  if (status !== 0) throw new Error('cargo could not build a module');
   const messages = stdout.split('\n').filter(Boolean).map((line) => JSON.parse(line));
   const mine = messages.filter(({ package_id: id }) => id?.includes('gradloom-web'));
   const artifacts = mine.filter(({ reason }) => reason === 'compiler-artifact').flatMap(({ filenames }) => filenames);
@@ -90,4 +90,5 @@ if (!process.argv.includes('--without-cpu')) {
     builds.push(cpu.then(({ wasm }) => copyFileSync(wasm, join(folder, `gradloom-${name}.wasm`))));
   }
 }
-await Promise.all(builds);
+// Waits for all, so that none goes on after an error.
+if ((await Promise.allSettled(builds)).some(({ status }) => status === 'rejected')) process.exit(1);

@@ -434,7 +434,8 @@ fn in_a_row<T: Copy + PartialEq>(nodes: &[T], edges: &[(T, T)]) -> Option<Vec<T>
 /// one with child graphs.
 fn copy_kernel(graph: Graph, after: &[Node], kernel: sys::CUgraphNode) -> Fallible<Node> {
     let after: Vec<sys::CUgraphNode> = after.iter().map(|node| handle(node.0)).collect();
-    let mut described = MaybeUninit::uninit();
+    // Zeroed, because the next call reads fields that the driver may leave unwritten.
+    let mut described = MaybeUninit::zeroed();
     call!(cuGraphKernelNodeGetParams_v2(kernel, described.as_mut_ptr()))?;
     let mut node = ptr::null_mut();
     let (first, count, described) = (after.as_ptr(), after.len(), described.as_ptr());

@@ -178,7 +178,8 @@ impl Queued for CudaProgram {
             self.poison()?;
         }
         self.exchange.set_scalars(&self.scalars);
-        // It may still be in use by an earlier step whose results are not needed, because steps run in order.
+        // An earlier step whose results are not needed may still write the buffer, because steps run in
+        // order.
         let staging = self.stagings.take(|bytes| HostBuffer::new(&self.gpu, bytes, "results"))?;
         self.exchange.hand_over(&self.plan, &self.memory, &staging, kept.is_empty())?;
         for (input, tensor) in &self.bound {

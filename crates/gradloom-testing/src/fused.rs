@@ -13,11 +13,12 @@ use gradloom_core::reference::{Evaluation, HostTensor, Leaves, apply, finish};
 
 /// Runs one step of a fused graph in float64.
 ///
-/// # Errors Returns the errors of ops as [`evaluate`](gradloom_core::reference::evaluate) does, and an error
-/// if a kernel reads a buffer that was not written.
+/// # Errors
+/// Returns the errors of ops as [`evaluate`](gradloom_core::reference::evaluate) does, and an error if a
+/// kernel reads a buffer that was not written.
 ///
 /// # Panics
-/// Panics if an input, parameter or scalar has no value.
+/// Panics if an input, parameter or scalar has no value, or one of another type.
 pub fn evaluate_fused(graph: &Graph, fused: &Fused, leaves: &Leaves<'_>) -> Result<Evaluation> {
     let mut machine = Machine { graph, buffers: IdMap::new() };
     for (_, op) in graph.entry_ops() {
@@ -29,6 +30,7 @@ pub fn evaluate_fused(graph: &Graph, fused: &Fused, leaves: &Leaves<'_>) -> Resu
                     let OpKind::State { init, .. } = kind else { panic!("no value of a {}", kind.name()) };
                     splat(graph.ty(value), *init)
                 });
+                assert_eq!(content.ty, *graph.ty(value), "the type of a {}", kind.name());
                 if content.ty == *ty { content } else { machine.one(&OpKind::Words, &[&content], ty)? }
             }
             OpKind::Constant { data, .. } => HostTensor::from_literal(ty, data),

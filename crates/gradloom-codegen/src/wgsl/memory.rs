@@ -90,8 +90,8 @@ impl Printer<'_> {
         self.line("}");
     }
 
-    /// Returns the declarations before the entry point, and the bindings. Only bindings that `entry`, the
-    /// text of the entry point, or a helper function uses are declared.
+    /// Returns the declarations before the entry point, and the bindings. Only bindings that the entry point
+    /// or a helper function uses are declared.
     fn declarations(&self) -> (String, Vec<Bound>) {
         let kernel = self.kernel;
         let mut functions = String::new();

@@ -1,5 +1,4 @@
-//! Tests of the choices for attention: all candidates are valid, and programs use the chosen
-//! one.
+//! Tests of the choices for attention: all candidates are valid, and programs use the chosen one.
 
 use super::attention::{EXTENTS, Extents, text};
 use super::{adapters, check, checked_with, choices, graph};

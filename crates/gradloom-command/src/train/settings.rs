@@ -493,9 +493,10 @@ pub(crate) fn invalid_model(error: &ConfigError) -> Failure {
         ConfigError::Dropout { dropout } => {
             return Failure::usage(format!("--dropout {dropout}: {error}")).help(error.remedy());
         }
-        ConfigError::KeyHeads { .. } | ConfigError::OddDepth(_) | ConfigError::NotPositive { .. } => {
-            (Vec::new(), error.remedy())
+        ConfigError::NotPositive { name, value } => {
+            return Failure::usage(format!("{name} {value}: {error}")).help(error.remedy());
         }
+        ConfigError::KeyHeads { .. } | ConfigError::OddDepth(_) => (Vec::new(), error.remedy()),
     };
     let flags: Vec<String> = sizes.iter().filter_map(flag).collect();
     let flags = if flags.is_empty() { "these sizes make no model".to_string() } else { flags.join(" ") };

@@ -390,9 +390,11 @@ impl Scope {
     fn counted_at(&self, origin: &Origin) -> Option<Type> {
         let block = &self.graph.blocks[self.graph.cursor];
         let ops = block.ops.iter().rev().map(|&op| &self.graph.ops[op]);
+        // Skip placeholders, which have no location.
+        let located = ops.filter_map(|op| Some((op, self.graph.origin(op)?)));
         // The ops of a call are adjacent, so stop at the first op of another call.
-        let mut here = ops.take_while(|op| self.graph.origin(op).is_some_and(|at| at == origin));
-        here.find_map(|op| match op.kind {
+        let mut here = located.take_while(|(_, at)| *at == origin);
+        here.find_map(|(op, _)| match op.kind {
             OpKind::Cast { dtype: DType::I32 } => {
                 Some(self.graph.ty(op.operands[0])).filter(|ty| ty.dtype.computed() == DType::I32).cloned()
             }

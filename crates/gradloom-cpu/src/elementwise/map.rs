@@ -197,7 +197,7 @@ macro_rules! maps {
         pub(super) trait $Map: 'static {
             $(type $A: Copy + Default;)*
             type R: Copy;
-            /// Computes the result without branches.
+            /// Computes a result. It may be wrong for operands whose results `chunk` computes again.
             fn apply($($a: Self::$A),*) -> Self::R;
             /// Computes a chunk of results. This is a method rather than a function, because the compiler's
             /// early inlining, which loses the fact that references do not overlap, cannot resolve a method.

@@ -1,13 +1,15 @@
 //! Memory for the results of a program's steps.
 //!
-//! In: new staging buffers. Out: buffers that no step uses, and counts of the steps that were read.
+//! In: new staging buffers. Out: buffers for the results of a step, and counts of the steps that were read.
+//! Invariant: a buffer belongs to one unread step. Where steps run in order, an earlier step whose results
+//! are not needed may still write a buffer that was put back.
 
 use super::Results;
 use gradloom_core::error::Result;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Staging buffers that no step uses, and the layout of results in them.
+/// Staging buffers that were put back, and the layout of results in them.
 #[derive(Debug)]
 pub struct Stagings<B> {
     results: Results,
@@ -28,7 +30,8 @@ impl<B> Stagings<B> {
         &self.results
     }
 
-    /// Returns a free buffer; without one, creates it by `new`, which is given its size in bytes.
+    /// Returns a buffer that was put back; without one, creates it by `new`, which is given its size in
+    /// bytes.
     pub fn take(&self, new: impl FnOnce(usize) -> Result<B>) -> Result<B> {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         free.map_or_else(|| new(self.results.bytes()), Ok)
@@ -49,7 +52,8 @@ impl<B> Stagings<B> {
         self.read.fetch_max(run + 1, Ordering::Relaxed);
     }
 
-    /// Returns `true` if the last of `runs` steps was read, so that the device is idle.
+    /// Returns `true` if [`end_read`](Self::end_read) was called for the last of `runs` steps, so that the
+    /// device is idle.
     pub fn all_read(&self, runs: u64) -> bool {
         self.read.load(Ordering::Relaxed) == runs
     }

@@ -38,8 +38,8 @@ impl Gguf {
     /// Returns the tokens of the file's tokenizer, and what the file says of them.
     ///
     /// # Errors
-    /// Returns an error if the tokens or the kind of tokenizer are missing, if the kind or its pre-tokenizer
-    /// is unknown, or if there are types or scores for another number of tokens.
+    /// Returns an error if the tokens, the kind of tokenizer or the scores of a `llama` are missing, if the
+    /// kind or its pre-tokenizer is unknown, or if there are types or scores for another number of tokens.
     pub fn vocabulary(&self) -> Result<Vocabulary> {
         let key = |name: &str| format!("tokenizer.ggml.{name}");
         let tokens: Vec<String> = self.require(&key("tokens"))?;

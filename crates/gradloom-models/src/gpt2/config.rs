@@ -155,6 +155,9 @@ impl ConfigError {
             ConfigError::Dropout { .. } => "take a probability such as 0.1, or 0 for none".to_string(),
             ConfigError::KeyHeads { .. } => "take a number of key heads that divides the heads".to_string(),
             ConfigError::OddDepth(_) => "take an even length".to_string(),
+            ConfigError::NotPositive { name: "epsilon", .. } => {
+                "take a small number such as 0.00001".to_string()
+            }
             ConfigError::NotPositive { .. } => "take a finite number above 0".to_string(),
             ConfigError::TooLarge { sizes, .. } => {
                 let fields: Vec<&str> = sizes.iter().map(|(field, _)| *field).collect();

@@ -84,7 +84,7 @@ pub fn suits(choice: &ProductChoice, problem: &DotProblem, precision: Precision,
         }
         Method::Cooperative(_) => limits.operands(precision).is_some(),
     };
-    // The extents may overflow on a 32-bit host.
+    // The size of the results may exceed `usize` on a 32-bit host.
     let extents = problem.batch.iter().map(|axis| axis.extent).chain([problem.m, problem.n]);
     let results = extents.fold(1, |product: u64, extent| product.saturating_mul(extent as u64));
     let bytes = results.saturating_mul(4).saturating_mul(choice.parts.into());

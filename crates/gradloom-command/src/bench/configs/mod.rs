@@ -184,13 +184,15 @@ mod tests {
         texts.iter().map(plain).collect()
     }
 
-    /// Returns a text in which every run of digits is a zero: that of a kernel for any extents.
+    /// Returns a text without its numbers and those of its variables: that of a kernel for any extents. The
+    /// digits of other words, such as types and instructions, remain.
     fn without_numbers(text: &str) -> String {
-        let mut pattern = text.replace(|c: char| c.is_ascii_digit(), "0");
-        while pattern.contains("00") {
-            pattern = pattern.replace("00", "0");
-        }
-        pattern
+        let words = text.split_inclusive(|c: char| !c.is_ascii_alphanumeric());
+        let is_number = |word: &str| {
+            let number = word.strip_prefix(['a', 'i', 'l', 'v', 'x']).unwrap_or(word);
+            number.starts_with(|c: char| c.is_ascii_digit())
+        };
+        words.map(|word| if is_number(word) { &word[word.len() - 1..] } else { word }).collect()
     }
 
     #[test]
