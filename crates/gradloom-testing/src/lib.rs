@@ -1,4 +1,5 @@
-//! Random graphs and values, and damaged files, for the tests of the workspace and `cargo xtask fuzz`.
+//! Test support for the workspace and for `cargo xtask`: random graphs, training steps and values, enumerated
+//! small programs, damaged files, comparisons with the float64 evaluator, and measurements of memory.
 //!
 //! In: seeds. Out: graphs that verify, and values for their leaves. Invariant: a seed results in the same
 //! graph on every machine.

@@ -419,7 +419,7 @@ pub extern "C" fn inspect(program: usize, what: u32) -> i32 {
     tell(|module| module.sessions.inspect(program, what))
 }
 
-/// Reports that the GPU is lost.
+/// Reports that the GPU is lost. The bytes are the reason, as UTF-8 text.
 ///
 /// # Safety
 /// `at` must be valid for reads of `bytes` initialized bytes.

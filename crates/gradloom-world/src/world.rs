@@ -127,9 +127,10 @@ impl World {
         self.0.abort(error.message(), (!remedies.is_empty()).then(|| remedies.join("; ")).as_deref());
     }
 
-    /// Leaves the world in order. Later calls do nothing, and later collectives fail. The other ranks fail if
-    /// one of them waits for this rank in a collective that this rank has not entered, or if rank 0 leaves
-    /// and they begin another collective. It lasts about a second at most, or two if a rank hangs.
+    /// Leaves the world gracefully. Later calls do nothing. In a world of several ranks, later collectives of
+    /// this rank fail. The other ranks fail if one of them waits in a collective that this rank has not
+    /// entered, or if rank 0 has left and they begin another collective. The call blocks for about a second
+    /// at most, or two if a rank hangs.
     pub fn leave(&self) {
         self.0.leave();
     }

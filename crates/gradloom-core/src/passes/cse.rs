@@ -1,8 +1,9 @@
 //! Common subexpression elimination, which keeps the first of several ops that compute the same result from
 //! the same operands.
 //!
-//! The order of the operands of commutative ops is ignored. Leaves are equal if their names and types are.
-//! Random bits are equal if their sites and keys are, since the generator is a function of these.
+//! The order of the operands of commutative ops is ignored, and `a > b` is the same as `b < a`. Leaves and
+//! random bits are equal if all their attributes and operands are. Equal random bits can be merged, since the
+//! generator is a function of these.
 
 use super::rewriter::{Candidate, rebuild};
 use crate::collections::{bucket, sort};

@@ -157,8 +157,9 @@ impl Results {
     }
 }
 
-/// Returns the message for a value that attention found out of range: a length of the keys of a sequence, or
-/// an entry of the block table, whose positions follow those of the sequences.
+/// Returns the message for a value that attention found out of range: the key length of a sequence, or an
+/// entry of the block table. `position` is the index of the sequence or, for an entry, the number of
+/// sequences plus the entry's row-major index.
 fn attention_operand(
     spec: &AttentionSpec,
     launch: &Launch,

@@ -596,7 +596,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.session.seed() ^ (self.session.device().rank() as u64) << 44
     }
 
-    /// Returns the name in the store of one of the optimizer's states.
+    /// Returns the name under which the store holds the optimizer's state `name`.
     fn state_name(&self, name: &str) -> String {
         optimizer_state(&self.name, name)
     }

@@ -1,6 +1,6 @@
 //! Choices for attention that are worth measuring.
 //!
-//! In: a kernel, its problem, and the limits. Out: choices, starting with that of the rule. Invariant: all
+//! In: a kernel, its problem, and the limits. Out: choices, starting with that of [`choose`]. Invariant: all
 //! choices suit the limits, and no two are equal.
 
 use super::choose::{FEW_ROWS, TILES, choose, own};
@@ -12,9 +12,9 @@ use gradloom_core::ir::DType;
 /// takes long to compile.
 const OWN: usize = 128;
 
-/// Returns the choices for a kernel on a device with these limits, starting with that of the rule. A device
-/// that computes on a CPU gets no blocks, because barriers cost more there than sharing saves, and its
-/// compiler takes minutes for some blocks.
+/// Returns the choices for a kernel on a device with these limits, starting with that of [`choose`]. On a
+/// device that computes on a CPU, no other choice uses blocks, because barriers cost more there than sharing
+/// saves, and the device's compiler takes minutes for some blocks.
 pub fn candidates(
     kernel: Kernel,
     problem: &Problem,

@@ -1,8 +1,8 @@
 //! Choices for a product that are worth measuring.
 //!
-//! In: a problem and the limits. Out: choices, starting with that of the rule. Invariant: all choices suit
-//! the limits, and no two are equal. Each cooperative tile has been compiled on a device before, because a
-//! tile that a driver fails to compile can cause the loss of the device.
+//! In: a problem and the limits. Out: choices, starting with that of [`choose()`]. Invariant: all choices
+//! suit the limits, and no two are equal. Each cooperative tile has been compiled on a device before, because
+//! a tile that a driver fails to compile can cause the loss of the device.
 
 use super::{choose, of_operands, suits};
 use crate::limits::Limits;
@@ -60,7 +60,7 @@ const MANY: usize = 800;
 /// Minimum number of workgroups for which uncut sums are tried.
 const ENOUGH: usize = 32;
 
-/// Returns the choices for a product on a device with these limits, starting with that of the rule.
+/// Returns the choices for a product on a device with these limits, starting with that of [`choose()`].
 pub fn candidates(problem: &DotProblem, precision: Precision, limits: &Limits) -> Vec<ProductChoice> {
     let rule = choose(problem, limits.operands(precision), limits).without_empty_parts(problem.k);
     let mut methods: Vec<Method> = match limits.software {

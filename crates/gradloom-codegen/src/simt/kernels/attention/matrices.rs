@@ -96,17 +96,17 @@ impl<'k> HalfBlock<'k> {
         self.k.matrix(which, self.array, row * self.pitch() + FOURS * step, (self.pitch(), by_rows))
     }
 
-    /// Loads 16 rows, from column `16 * step` on, as a left operand.
+    /// Loads the 16 x 16 matrix at row `row` and column `16 * step` as a left operand.
     pub(super) fn left(&self, row: Value<'k>, step: u32) -> Value<'k> {
         self.matrix(MatrixUse::Left, row, step, true)
     }
 
-    /// Loads 16 rows as the columns of a right operand.
+    /// Loads the matrix at row `row` and column `16 * step`, transposed, as a right operand.
     pub(super) fn turned(&self, row: Value<'k>, step: u32) -> Value<'k> {
         self.matrix(MatrixUse::Right, row, step, false)
     }
 
-    /// Loads 16 rows as the rows of a right operand.
+    /// Loads the matrix at row `row` and column `16 * step` as a right operand.
     pub(super) fn right(&self, row: Value<'k>, step: u32) -> Value<'k> {
         self.matrix(MatrixUse::Right, row, step, true)
     }
