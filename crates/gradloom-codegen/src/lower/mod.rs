@@ -158,3 +158,17 @@ impl Lowering<'_> {
         watched.iter().filter_map(|value| Some(self.memory.access.get(value)?.buffer)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ptr::fn_addr_eq;
+
+    #[test]
+    fn passes_of_both_gpu_dialects_come_in_one_order() {
+        let place = |list: &[Pass], pass: Pass| list.iter().position(|other| fn_addr_eq(*other, pass));
+        let places: Vec<usize> = WGSL.iter().filter_map(|pass| place(CUDA, *pass)).collect();
+        assert!(places.len() > 5 && places.is_sorted_by(|a, b| a < b), "{places:?}");
+        assert!(place(CUDA, library::take).is_some() && place(WGSL, library::take).is_none());
+    }
+}
